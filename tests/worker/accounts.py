@@ -15,7 +15,7 @@ A job whose last claim was lost while its handler ran may have killed its proces
 other, so each may wait for those that wait with it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 from pywheel.jobs import Outcome, State
@@ -34,20 +34,7 @@ AFTER_AWAY = 1_500  # ms that everybody needs to find a server that was away
 SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
 FREED = 500  # ms in which a place under a limit that is free may be another's
 BEGUN = 100  # ms that a claim may be dated too early: before its statement, or its transaction, began
-AROUND = (
-    "kills",
-    "stops",
-    "continues",
-    "drains",
-    "pauses",
-    "resumes",
-    "dies",
-    "ready",
-    "deletes",
-    "busy",
-    "away",
-    "held",
-)
+AROUND = "kills stops continues drains pauses resumes dies ready deletes busy away held".split()
 HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
 
 
@@ -78,7 +65,6 @@ class Accounts:
             (line["at"], line["wall"]) for line in self.words["told"] if excuses and line["wall"] - line["at"] > SLOW
         )
         self.waits = []
-        self.lates = []
         self._puts()
         self._ends()
         self._times()
@@ -208,7 +194,6 @@ class Accounts:
 
     def _claims(self):
         """Each delivery but the last ended as a failed attempt or a lost claim, and only then came the next."""
-        self.duplicates = 0
         for id, starts in self.starts.items():
             rows = self.history.get(id, [])
             seen = set()
@@ -221,7 +206,6 @@ class Accounts:
                     self.blame("unexpected", f"job {id} began without a claim: {line}")
                     continue
                 self._run(id, line, row)
-            self.duplicates += len(starts) - 1
             for one, after in pairwise(rows):
                 if one.outcome is Outcome.DONE or one.ended is None:
                     self.blame("twice", f"job {id} was claimed again after {one}")
@@ -332,8 +316,6 @@ class Accounts:
                     continue
                 if self.ends.get((id, row.claim), NEVER) > life.died and row.ended >= life.died:
                     hit[id, life.culprit].append(row)
-        self.innocents = len(hit)
-        self.most_hits = max(map(len, hit.values()), default=0)
         for (id, culprit), rows in hit.items():
             if len(rows) > HITS:
                 self.blame("innocent", f"job {id} lost {len(rows)} attempts to job {culprit}: {rows}")
@@ -388,7 +370,6 @@ class Accounts:
         if job.topic == LIMITED:
             rooms = less(rooms, self.full.get((job.key or "").partition(":")[0], []))
         waited, at = longest(rooms, since, until)
-        self.lates.append(until - since)
         self.waits.append((waited, at, job.id, row.claim, lost))
         patience = self.patience + lost + self._silent(at - waited) - self.silence
         if before is not None and before.outcome is Outcome.LOST:
@@ -424,38 +405,17 @@ class Accounts:
         return ", ".join(f"{word} {who} {at - begin:+.0f}" for at, word, who in sorted(said))
 
     def report(self):
-        waited = sorted(wait for wait, *_ in self.waits) or [0]
-        lates = sorted(self.lates) or [0]
-        calls = sorted(line["wall"] - line["at"] for line in self.words["told"]) or [0]
-
-        def part(values, share):
-            return round(values[min(int(len(values) * share), len(values) - 1)])
-
+        """Return some figures of what has happened."""
+        outcomes = Counter(str(row.outcome) for rows in self.history.values() for row in rows)
         wait, at, id, claim, lost = max(self.waits, default=(0, 0, 0, 0, 0))
-        outcomes = [row.outcome for rows in self.history.values() for row in rows]
         return {
             "puts": len(self.confirmed),
             "unconfirmed": len(self.unconfirmed),
-            "cancelled": len(self.cancelled),
-            "starts": len(self.words["start"]),
-            "again": self.duplicates,
-            "lost leases": outcomes.count(Outcome.LOST),
-            "failed": outcomes.count(Outcome.FAILED),
-            "released": outcomes.count(Outcome.RELEASED),
-            "kills": len(self.words["kills"]),
-            "self-kills": len(self.words["dies"]),
-            "stops": len(self.words["stops"]),
-            "drains": len(self.words["drains"]),
-            "pauses": len(self.words["pauses"]),
-            "innocents": self.innocents,
-            "a call took ms": [part(calls, 0.5), part(calls, 0.99), round(calls[-1])],
-            "most hits": self.most_hits,
-            "file held ms": round(sum(end - begin for begin, end in self.held)),
+            **{word: len(self.words[word]) for word in ("start", *AROUND)},
+            **outcomes,
             "away ms": round(sum(end - begin for begin, end in self.away)),
-            "kept from running ms": round(self._kept(0, NEVER)),
             "starved ms": round(sum(end - begin for begin, end in self.starved)),
-            "due until claimed ms": [part(lates, 0.5), part(lates, 0.99), round(lates[-1])],
-            "of it while somebody had room": [part(waited, 0.5), part(waited, 0.99), round(waited[-1])],
+            "waited ms while somebody had room": round(wait),
             "the longest": f"job {id} claim {claim}, lost {lost}: {self.around(at - wait, at)}" if id else "",
             "wrong": len(self.wrong),
         }

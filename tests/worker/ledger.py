@@ -14,21 +14,6 @@ from pywheel import StoreError
 from pywheel.stores import open as open_store
 from tests.worker.plants import Planted
 
-__all__ = [
-    "ATTEMPTS",
-    "BACKOFF",
-    "ISOLATED",
-    "LIMIT",
-    "LIMITED",
-    "SECONDS",
-    "TOPICS",
-    "TTR",
-    "Pen",
-    "length",
-    "lines",
-    "opened",
-]
-
 ISOLATED = "isolated"  # its handler runs in a process of its own
 LIMITED = "limited"  # LIMIT jobs at once of those whose keys are the same up to the first colon
 LIMIT = 2
