@@ -10,7 +10,6 @@ from tests.isolated.child import run_well
 
 pytestmark = [
     pytest.mark.stress,
-    pytest.mark.stress,
     pytest.mark.skipif(PURE_ONLY or sys.platform != "linux", reason="the native wheel maps memory on Linux"),
 ]
 
