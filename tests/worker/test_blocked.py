@@ -14,7 +14,6 @@ from pywheel.jobs import Outcome, State
 from pywheel.stores import open
 from tests.jobs.waiting import finished, until, working
 
-POLICIES = [{"ttr": 0.2}, {"ttr": 0.2, "keep_lease": True}, {"ttr": 60}]
 NUMBER = 20
 BLOCKED = "blocked"  # the name of that worker
 
@@ -77,8 +76,19 @@ def outcomes(queue, ids):
     return {attempt.outcome for attempt in attempts if attempt.worker.partition("@")[0] == BLOCKED}
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
-@pytest.mark.parametrize("blocked", [loop_blocked, threads_refused])
+BLOCKED_WITH = pytest.mark.parametrize(
+    ("blocked", "policy"),
+    [
+        (loop_blocked, {"ttr": 0.2}),
+        (loop_blocked, {"ttr": 0.2, "keep_lease": True}),
+        (loop_blocked, {"ttr": 60}),
+        (threads_refused, {"ttr": 0.2}),
+        (threads_refused, {"ttr": 60}),
+    ],
+)
+
+
+@BLOCKED_WITH
 def test_who_can_start_jobs_gets_them_from_who_cannot(store, blocked, policy):
     queue, other = JobQueue(store), JobQueue(store)
     other.handler("t", retry=Fixed(0), **policy)(plain)
@@ -89,8 +99,7 @@ def test_who_can_start_jobs_gets_them_from_who_cannot(store, blocked, policy):
         assert outcomes(queue, ids) <= {Outcome.RELEASED}
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
-@pytest.mark.parametrize("blocked", [loop_blocked, threads_refused])
+@BLOCKED_WITH
 def test_jobs_that_could_not_start_spend_no_attempt(store, blocked, policy):
     queue = JobQueue(store)
     with blocked(store, policy) as free:

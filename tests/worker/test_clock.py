@@ -35,19 +35,6 @@ def handled(queue, id):
     until(lambda: queue.get(id).state is State.DONE)
 
 
-def test_a_step_forward_and_back_again_delivers_each_job_once(queue, clock):
-    with working(queue) as seen:
-        ids = [queue.put("t", delay=f"{minutes}m") for minutes in (1, 30, 90)]
-        clock.step(timedelta(milliseconds=HOUR))
-        for id in ids[:2]:
-            handled(queue, id)
-        clock.step(timedelta(milliseconds=-HOUR))
-        handled(queue, queue.put("t"))
-        clock.advance(timedelta(milliseconds=2 * HOUR))
-        handled(queue, ids[2])
-        assert [seen.count(id) for id in ids] == [1, 1, 1]
-
-
 def test_what_was_held_before_a_step_is_not_begun_after_it(queue, clock):
     """The lease may be over by then: somebody cancelled the job, or has it."""
     begun, go_on, seen = threading.Event(), threading.Event(), []

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pywheel import AsyncWorker, BadOption, Fixed, JobQueue, Limit, Worker
+from pywheel import BadOption, Fixed, Limit, Worker
 from pywheel.jobs import State
 from tests.jobs.waiting import finished, until, working
 
@@ -29,12 +29,13 @@ class Gated:
         with self._mutex:
             self.running -= 1
 
-    def open(self, topic, jobs=1_000):
-        """Let so many jobs of a topic end."""
-        self.gates[topic].release(jobs)
+    def open(self, *topics, jobs=1_000):
+        """Let so many jobs of topics end."""
+        for topic in topics:
+            self.gates[topic].release(jobs)
 
 
-def test_so_it_is_for_coroutines_and_threads_together(live_queue):
+def test_no_more_coroutines_and_threads_together_run_than_the_worker_may(live_queue):
     gated = Gated(live_queue, "thread")
     running, most, gate = set(), [], threading.Event()
 
@@ -59,7 +60,7 @@ def test_so_it_is_for_coroutines_and_threads_together(live_queue):
 def test_a_full_worker_claims_nothing_that_cannot_begin(live_queue):
     gated = Gated(live_queue, "a", "b")
     quick = live_queue.put_many(live_queue.job("a") for _ in range(200))
-    gated.open("a", 200)
+    gated.open("a", jobs=200)
     with working(live_queue, concurrency=2):
         for id in quick:  # a topic whose jobs are quick: its pool may hold many, if the worker is not told how many run
             finished(live_queue, id)
@@ -68,8 +69,7 @@ def test_a_full_worker_claims_nothing_that_cannot_begin(live_queue):
         for _ in range(50):
             counts = live_queue.topics.counts()
             assert counts["a"].running + counts["b"].running == 2
-        gated.open("a")
-        gated.open("b")
+        gated.open("a", "b")
         until(lambda: live_queue.topics.counts()["a"].done == 250 and live_queue.topics.counts()["b"].done == 50)
     claims = [job.claims for topic in "ab" for job in live_queue.jobs.list(topic, state="done", limit=300)]
     assert set(claims) == {1}, "some were claimed, and given back"
@@ -82,8 +82,7 @@ def test_what_is_due_longest_has_the_next_place(live_queue):
         until(lambda: gated.running == 1)
         jobs = [live_queue.put(topic, delay=(n + 1) / 100) for n, topic in enumerate("dbca")]
         until(lambda: live_queue.store.clock.wall() > live_queue.get(jobs[-1]).due)
-        for topic in "abcd":
-            gated.open(topic)
+        gated.open(*"abcd")
         until(lambda: len(gated.began) == 5)
     assert gated.began == list("adbca")
 
@@ -95,8 +94,7 @@ def test_a_backlog_of_one_topic_starves_no_other(live_queue, concurrency):
     with working(live_queue, concurrency=concurrency):
         until(lambda: gated.running == concurrency)
         others = [live_queue.put(topic) for topic in "bcbc"]
-        for topic in ("backlog", "b", "c"):
-            gated.open(topic)
+        gated.open("backlog", "b", "c")
         for id in others:
             finished(live_queue, id)
         until(lambda: live_queue.topics.counts()["backlog"].done == 500)
@@ -142,22 +140,6 @@ def test_handlers_that_hang_longer_than_their_ttr_leave_their_places_to_others(l
         gated.open("hung")
 
 
-def test_another_worker_takes_what_there_is_no_place_for(tmp_path):
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    with JobQueue(url) as one, JobQueue(url) as other:
-        here, there = Gated(one, "a", "b", "c"), Gated(other, "a", "b", "c")
-        with working(one, concurrency=2):
-            one.put_many(one.job(topic) for topic in "ab")
-            until(lambda: here.running == 2)
-            with working(other, concurrency=3):
-                one.put_many(one.job(topic) for topic in "abc")
-                until(lambda: there.running == 3)
-                for gated in (here, there):
-                    for topic in "abc":
-                        gated.open(topic)
-    assert sorted(there.began) == list("abc")
-
-
 def test_limits_of_the_whole_store_hold_beside_it(live_queue):
     gated = Gated(live_queue, "limited", limit=Limit(1, per=":"), concurrency=8)
     live_queue.handler("free")(lambda job: None)
@@ -181,27 +163,6 @@ def test_schedules_are_planned_by_a_worker_all_of_whose_places_are_taken(live_qu
         live_queue.schedules.set("later", "tick", every="1s")
         until(lambda: "tick" in live_queue.topics.counts())
         gated.open("hung")
-
-
-def test_an_async_worker_has_it_too(live_queue):
-    running, most = set(), []
-    for topic in "abc":
-
-        @live_queue.handler(topic)
-        async def handle(job):
-            running.add(job.id)
-            most.append(len(running))
-            await asyncio.sleep(0.002)
-            running.discard(job.id)
-
-    async def main():
-        queue = live_queue.aio
-        ids = [await queue.put(topic) for _ in range(10) for topic in "abc"]
-        async with AsyncWorker(queue, concurrency=2):
-            await asyncio.gather(*(queue.wait(id, timeout=60) for id in ids))
-
-    asyncio.run(main())
-    assert max(most) == 2
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "3", 10_001])

@@ -1,5 +1,6 @@
 """Due times beside a list of jobs: after puts, moves and cancels, and with any owner, due jobs are claimed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,29 +143,22 @@ def test_what_is_due_is_claimed_at_once_in_slices_of_its_own_and_at_last_in_any(
     assert not world.jobs
 
 
-def test_what_is_due_in_a_slice_of_another_is_asked_for_when_its_own_next_one_begins():
-    world = World()
-    world.own(1)
-    begin = NOW - NOW % (SHARDS * SLICE) + 3 * SHARDS * SLICE  # of a slice of its own
-    world.put(1, begin - 2 * SLICE - NOW, 0)
-    world.turn()
-    while world.jobs:
-        assert world.clock.wall() <= begin
-        world.clock.advance(STEP / 1000)
-        world.turn()
-    assert world.clock.wall() >= begin
-    world.queue.close()
+BEGIN = NOW - NOW % (SHARDS * SLICE) + 3 * SHARDS * SLICE  # of a slice of its own
 
 
-def test_what_is_due_long_before_its_own_next_slice_is_asked_for_when_it_is_late():
+@pytest.mark.parametrize(
+    ("due", "asked"),
+    [(BEGIN - 2 * SLICE, BEGIN), (BEGIN + SLICE, BEGIN + SLICE + LATE)],
+    ids=["when its own next one begins", "when it is late"],
+)
+def test_what_is_due_in_a_slice_of_another_is_asked_for(due, asked):
     world = World()
     world.own(1)
-    due = NOW - NOW % (SHARDS * SLICE) + 3 * SHARDS * SLICE + SLICE
     world.put(1, due - NOW, 0)
     world.turn()
     while world.jobs:
-        assert world.clock.wall() <= due + LATE
+        assert world.clock.wall() <= asked
         world.clock.advance(STEP / 1000)
         world.turn()
-    assert world.clock.wall() >= due + LATE - STEP
+    assert world.clock.wall() >= asked - STEP * (due > BEGIN)
     world.queue.close()

@@ -5,11 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from pywheel import BadResult, Job, State
+from pywheel import Job, State
 from pywheel.events import Events, Tracer
 from pywheel.execution import Ended, Execution
 from pywheel.jobs.handler import Skipped, current_job, to_the_end
-from pywheel.jobs.results import result_of
 from pywheel.jobs.schedule import NAME
 
 JOB = Job(1, "t", b"", 0, 0, State.RUNNING)
@@ -56,25 +55,9 @@ def in_task(execution, job):
     return asyncio.run(program())
 
 
-async def later(job):
-    await asyncio.sleep(0)
-    return current_job.get().id
-
-
-def at_once(job):
-    return current_job.get().id
-
-
 @pytest.fixture(params=[in_thread, in_task])
 def run(request):
     return request.param
-
-
-@pytest.mark.parametrize("function", [at_once, later, lambda job: later(job)])
-def test_what_is_returned_is_kept_if_it_is_to_be(run, function):
-    assert run(Execution(function, None, keep=result_of), JOB) == Ended(None, b"1")
-    assert run(Execution(function, None), JOB) == Ended()
-    assert current_job.get() is None
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
@@ -84,14 +67,7 @@ def test_whatever_is_raised_is_returned(run, error):
 
     ended = run(Execution(fails, None), JOB)
     assert (type(ended.error), ended.result) == (error, None)
-
-
-def test_what_cannot_be_kept_is_an_error(run):
-    assert isinstance(run(Execution(lambda job: object(), None, keep=result_of), JOB).error, BadResult)
-
-
-def test_a_generator_is_an_error(run):
-    assert isinstance(run(Execution(lambda job: (yield), None), JOB).error, TypeError)
+    assert current_job.get() is None
 
 
 def test_a_tick_is_admitted_before_its_span_begins(run):

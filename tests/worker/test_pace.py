@@ -14,7 +14,7 @@ from pywheel.jobs.commands import Ack, Claim
 from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
 from pywheel.worker.completer import SOON
-from tests.jobs.waiting import until
+from tests.jobs.waiting import until, working
 from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
 
 
@@ -37,14 +37,16 @@ class Slow(CalmWorld):
 @pytest.fixture
 def world():
     world = Slow()
-    world.queue.handler("t", concurrency=1_000)(print)
-    world.queue.put_many([world.queue.job("t") for _ in range(20_000)])
     yield world
     world.queue.close()
 
 
-async def handled(job):
-    pass
+@pytest.fixture
+def worker(world):
+    """One that has many jobs to do."""
+    world.queue.handler("t", concurrency=1_000)(print)
+    world.queue.put_many([world.queue.job("t") for _ in range(20_000)])
+    return SimulatedWorker(world, ("t",))
 
 
 def step(worker, count=20):
@@ -52,8 +54,7 @@ def step(worker, count=20):
         worker.turn()
 
 
-def test_a_slow_store_is_asked_for_fewer_jobs_at_once_until_it_is_quick_again(world):
-    worker = SimulatedWorker(world, ("t",))
+def test_a_slow_store_is_asked_for_fewer_jobs_at_once_until_it_is_quick_again(world, worker):
     world.seconds = 0.45
     step(worker, 1)
     assert max(world.asked) > 5 * world.asked[-1] > 0
@@ -64,26 +65,21 @@ def test_a_slow_store_is_asked_for_fewer_jobs_at_once_until_it_is_quick_again(wo
 
 
 def test_a_worker_of_one_topic_claims_as_one_that_is_alone_though_it_plans_schedules(world):
-    world.queue.handlers.clear()
-    world.queue.handler("t", concurrency=1_000)(handled)
-    worker = Worker(world.queue, grace=60)
-    worker.start()
-    until(lambda: world.asked)
-    worker.stop()
-    assert worker.join(60)
+    world.queue.handler("t", concurrency=1_000)(lambda job: None)
+    world.queue.put_many([world.queue.job("t") for _ in range(2_000)])
+    with working(world.queue):
+        until(lambda: world.asked)
     assert world.asked[0] > 400
 
 
-def test_what_has_ended_is_acknowledged_all_at_once_however_slow_the_store_is(world):
-    worker = SimulatedWorker(world, ("t",))
+def test_what_has_ended_is_acknowledged_all_at_once_however_slow_the_store_is(world, worker):
     world.seconds = 0.45
     step(worker, 1)
     assert max(acked - claimed for acked, claimed in zip(world.acked, world.asked, strict=True)) > 0
     assert all(acked >= claimed for acked, claimed in zip(world.acked[1:], world.asked, strict=False))
 
 
-def test_ends_wait_for_a_dispatcher_that_sleeps_no_longer_than_that_whatever_the_clock_shows(world):
-    worker = SimulatedWorker(world, ("t",))
+def test_ends_wait_for_a_dispatcher_that_sleeps_no_longer_than_that_whatever_the_clock_shows(world, worker):
     step(worker, 2)
     completer = worker.dispatcher._completer
     lease = next(iter(completer.leases))

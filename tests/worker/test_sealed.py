@@ -36,11 +36,15 @@ def queue(store):
 
 def without(store, keyring=None):
     """Return a queue without the key, what its handler sees, and what it tells."""
-    told = []
+    seen, told = [], []
     other = JobQueue(store, encryption=keyring, listeners=[told.append])
-    seen = []
     other.handler("t")(seen.append)
     return other, seen, told
+
+
+def found(told, kind=BodiesSealed):
+    """Return the events of a kind."""
+    return [event for event in told if isinstance(event, kind)]
 
 
 @pytest.mark.parametrize("keyring", KEYRINGS, ids=["none", "other", "wrong"])
@@ -49,16 +53,12 @@ def test_a_worker_without_the_key_leaves_jobs_as_they_are(queue, store, keyring)
     before = [queue.get(id) for id in ids]
     other, seen, told = without(store, keyring)
     with working(other):
-        until(lambda: any(isinstance(event, BodiesSealed) for event in told))
-        until(
-            lambda: (
-                store.ask(CountJobs())["t"] == Counts(delayed=30) and all(store.ask(GetJob(id)).claims for id in ids)
-            )
-        )
+        until(lambda: found(told) and all(store.ask(GetJob(id)).claims for id in ids))
+        until(lambda: store.ask(CountJobs())["t"] == Counts(delayed=30))
     after = [queue.get(id) for id in ids]
     assert [job._replace(claims=0) for job in after] == before
     assert seen == []
-    assert not any(isinstance(event, JobEnded) for event in told)
+    assert not found(told, JobEnded)
     queue.handler("t")(seen.append)
     assert run_due(queue) == 30
     assert sorted(job.json()["n"] for job in seen) == list(range(30))
@@ -68,8 +68,8 @@ def test_it_says_which_key_is_missing(queue, store, caplog):
     id = queue.put("t", {"card": "hush"})
     other, _, told = without(store)
     with caplog.at_level(logging.DEBUG), working(other):
-        until(lambda: any(isinstance(event, BodiesSealed) for event in told))
-    [event] = [event for event in told if isinstance(event, BodiesSealed)]
+        until(lambda: found(told))
+    [event] = found(told)
     assert (event.topic, event.jobs) == ("t", 1)
     assert isinstance(event.error, NoKey)
     assert str(event.error).startswith(f"job {id}: the body is encrypted, with key 'a', and there is no keyring: set")
@@ -102,7 +102,7 @@ def test_it_handles_the_job_once_the_key_is_there(queue, store, monkeypatch):
     other, seen, told = without(store, Keyring(find=keys.get, current="b"))
     id = queue.put("t", {"n": 1}, max_attempts=1)
     with working(other):
-        until(lambda: told and any(isinstance(event, BodiesSealed) for event in told))
+        until(lambda: found(told))
         keys["a"] = ONE
         assert finished(other, id).state is State.DONE
     assert [job.json() for job in seen] == [{"n": 1}]
@@ -123,10 +123,9 @@ def test_it_handles_what_it_can_read_beside_what_it_cannot(queue, store):
 
 def test_workers_with_the_key_take_them(shared_url):
     """Also those that lie in the shards of the worker that has none."""
-    with JobQueue(shared_url) as other, JobQueue(shared_url, encryption=Keyring({"a": ONE})) as queue:
-        told, seen = [], []
-        other.events.listen(told.append)
-        other.handler("t")(lambda job: told.append(job))
+    with open_store(shared_url) as store, JobQueue(shared_url, encryption=Keyring({"a": ONE})) as queue:
+        other, wrong, told = without(store)
+        seen = []
         queue.handler("t")(seen.append)
         with working(other), working(queue):
             until(lambda: len(queue.store.ask(ListWorkers())) == 2)
@@ -134,7 +133,7 @@ def test_workers_with_the_key_take_them(shared_url):
             until(lambda: len(seen) == 64)
             assert {finished(queue, id).state for id in ids} == {State.DONE}
     assert sorted(job.json() for job in seen) == list(range(64))
-    assert not any(isinstance(event, JobEnded) for event in told)
+    assert wrong == found(told, JobEnded) == []
 
 
 def test_a_body_that_was_changed_is_left_and_named(queue, store):
@@ -145,9 +144,9 @@ def test_a_body_that_was_changed_is_left_and_named(queue, store):
     queue.events.listen(told.append)
     queue.handler("t")(seen.append)
     with working(queue):
-        until(lambda: any(isinstance(event, BodiesSealed) for event in told))
+        until(lambda: found(told))
         until(lambda: queue.get(id).state is State.DELAYED)
-    [event] = [event for event in told if isinstance(event, BodiesSealed)]
+    [event] = found(told)
     assert "does not open with key 'a'" in str(event.error)
     assert seen == []
     assert (queue.get(id).attempt, queue.get(id).last_error) == (0, None)
@@ -199,6 +198,6 @@ def test_a_topic_of_which_nothing_can_be_read_rests(queue, store, monkeypatch):
     queue.put_many(queue.job("t", n) for n in range(200))
     other, _, told = without(store)
     with working(other):
-        until(lambda: sum(isinstance(event, JobGivenBack) for event in told) >= 20)
-    assert 20 <= sum(isinstance(event, JobGivenBack) for event in told) < 40
+        until(lambda: len(found(told, JobGivenBack)) >= 20)
+    assert len(found(told, JobGivenBack)) < 40
     assert store.ask(CountJobs())["t"] == Counts(delayed=200)

@@ -1,6 +1,5 @@
 """A store whose file is taken away under its worker: the worker ends, and says why."""
 
-import asyncio
 import logging
 import os
 import threading
@@ -96,31 +95,23 @@ def test_an_idle_worker_whose_store_is_gone_ends_with_that_error(queue, path, ta
 
 @pytest.fixture
 def held(queue):
-    """Have a worker run a handler that goes on until it may end; return its run, and what lets the handler go on."""
+    """The run of a worker whose handler goes on until it may end, and what lets it end."""
     go, began = threading.Event(), threading.Event()
 
+    @queue.handler("t", ttr="5m")
     def hold(job):
         began.set()
         go.wait(600)
 
-    async def hold_on_the_loop(job):
-        await asyncio.to_thread(hold, job)
-
-    def held(handle=hold):
-        queue.handler("t", ttr="5m")(handle)
-        run = Run(Worker(queue, grace=600))
-        queue.put("t")
-        assert began.wait(60)
-        return run, go.set
-
-    held.kinds = {"thread": hold, "loop": hold_on_the_loop}
-    yield held
+    run = Run(Worker(queue, grace=600))
+    queue.put("t")
+    assert began.wait(60)
+    yield run, go.set
     go.set()
 
 
-@pytest.mark.parametrize("kind", ["thread", "loop"])
-def test_handlers_of_a_worker_whose_store_is_gone_get_their_grace(held, path, kind):
-    run, go_on = held(held.kinds[kind])
+def test_handlers_of_a_worker_whose_store_is_gone_get_their_grace(held, path):
+    run, go_on = held
     path.unlink()
     until(lambda: run.worker.dispatcher.draining)
     assert not run.over
@@ -130,7 +121,7 @@ def test_handlers_of_a_worker_whose_store_is_gone_get_their_grace(held, path, ki
 
 
 def test_a_stop_ends_the_grace_of_a_worker_whose_store_is_gone(held, path):
-    run, _ = held()
+    run, _ = held
     path.unlink()
     until(lambda: run.worker.dispatcher.draining)
     run.worker.stop()
@@ -152,7 +143,7 @@ def test_a_worker_in_a_thread_says_once_that_its_store_is_gone(queue, path, capl
 
 
 def test_a_store_that_is_gone_while_its_worker_drains_is_said_too(held, path):
-    run, go_on = held()
+    run, go_on = held
     run.worker.stop()
     until(lambda: run.worker.dispatcher.draining)
     path.unlink()

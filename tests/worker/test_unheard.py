@@ -13,47 +13,41 @@ from tests.worker.each_store import url
 __all__ = ["url"]
 
 
-def test_a_job_whose_claim_was_not_heard_of_is_handled_at_once_and_not_when_its_lease_is_over(live_queue, monkeypatch):
-    handled, store = [], live_queue.store
+@pytest.fixture
+def handled(live_queue):
+    """The id and the attempt of each job that was handled."""
+    found = []
+    live_queue.handler("t", ttr="1h", concurrency=8)(lambda job: found.append((job.id, job.attempt)))
+    return found
+
+
+@pytest.mark.parametrize("when", ["at once", "only after the worker has asked"])
+def test_a_job_whose_claim_was_not_heard_of_is_handled_and_not_when_its_lease_is_over(
+    live_queue, handled, monkeypatch, when
+):
+    """Whenever the commit ends that claimed it."""
+    store, lost = live_queue.store, []
     apply = store.apply
-    live_queue.handler("t", ttr="1h")(lambda job: handled.append((job.id, job.attempt)))
-    ids = live_queue.put_many([live_queue.job("t") for _ in range(5)])
-
-    def cut(commands, *others):
-        found = apply(commands, *others)
-        if any(isinstance(command, Claim) for command in commands):
-            monkeypatch.setattr(store, "apply", apply)
-            raise StoreAway("the server broke down in a commit, and whether it happened is not known")
-        return found
-
-    monkeypatch.setattr(store, "apply", cut)
-    with working(live_queue):
-        until(lambda: len(handled) == 5)
-    assert sorted(handled) == [(id, 1) for id in ids]
-    assert live_queue.store.apply == apply  # it was cut
-
-
-def test_so_it_is_when_the_commit_ends_only_after_the_worker_has_asked(live_queue, monkeypatch):
-    handled, store, late = [], live_queue.store, []
-    apply = store.apply
-    live_queue.handler("t", ttr="1h")(lambda job: handled.append((job.id, job.attempt)))
     ids = live_queue.put_many([live_queue.job("t") for _ in range(5)])
 
     def cut(commands, *others):
         claims = [command for command in commands if isinstance(command, Claim)]
-        if claims and not late:
-            late.extend(claims)
-            raise StoreAway("the connection broke in a commit, and whether it happened is not known yet")
-        if late:
+        if claims and not lost:
+            lost.extend(claims)
+            if when == "at once":
+                apply(commands, *others)
+            raise StoreAway("the connection broke in a commit, and whether it happened is not known")
+        if lost:
             monkeypatch.setattr(store, "apply", apply)
-            apply(late)
+            if when != "at once":
+                apply(lost)
         return apply(commands, *others)
 
     monkeypatch.setattr(store, "apply", cut)
     with working(live_queue):
         until(lambda: len(handled) == 5)
     assert sorted(handled) == [(id, 1) for id in ids]
-    assert late
+    assert lost
 
 
 @pytest.mark.parametrize(("fails", "error"), [(False, StoreAway), (True, StoreAway), (False, OSError)])
@@ -87,13 +81,12 @@ def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_
 
 @pytest.mark.parametrize("any_url", ["postgres", "mariadb"], indirect=True)
 @pytest.mark.parametrize("lane", ["_steps", "_claims"])
-def test_so_it_is_of_claims_beside_many_ends(live_queue, monkeypatch, lane):
-    handled, told, cut, store = [], [], [], live_queue.store
+def test_so_it_is_of_claims_beside_many_ends(live_queue, handled, monkeypatch, lane):
+    told, cut, store = [], [], live_queue.store
     tried = store._tried_on
     for module in (leases, topic_state):  # a busy machine may take longer than what is held is held
         monkeypatch.setattr(module, "HOLD", 600_000)
     live_queue.events.listen(told.append)
-    live_queue.handler("t", ttr="1h", concurrency=8)(lambda job: handled.append((job.id, job.attempt)))
     ids = live_queue.put_many([live_queue.job("t") for _ in range(5_000)])
 
     def lost(there, commands):
