@@ -50,6 +50,19 @@ def stage():
         yield found
 
 
+def claims(stage):
+    """Return a list of what is asked for from now on: claims with their outcomes."""
+    found, apply = [], stage.store.apply
+
+    def noting(commands):
+        outcomes = apply(commands)
+        found.extend(pair for pair in zip(commands, outcomes, strict=True) if isinstance(pair[0], Claim))
+        return outcomes
+
+    stage.store.apply = noting
+    return found
+
+
 def test_a_topic_that_is_full_does_not_take_the_turns_of_others_suspects(stage):
     stage.handler("full", limit=1)
     stage.handler("t")
@@ -83,11 +96,7 @@ def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(sta
     """A store leaves what another transaction has locked, though it is due."""
     stage.handler("t")
     stage.queue.put_many(stage.queue.job("t") for _ in range(30))
-    apply, claims = stage.store.apply, []
-
-    def seen(commands):
-        claims.extend(command for command in commands if isinstance(command, Claim))
-        return apply(commands)
+    apply = stage.store.apply
 
     def locked(commands):
         found = [Due(job.due, job.id, "t", 0) for job in stage.store.ask(ListJobs(Filter("t"), 0, 100))]
@@ -101,10 +110,10 @@ def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(sta
         patched.setattr(stage.store, "apply", locked)
         stage.work(workers, 2)
         assert worker.dispatcher._claims._suspected
-    monkeypatch.setattr(stage.store, "apply", seen)
+    found = claims(stage)
     stage.work(workers, 11)
     assert len(stage.begun) == 30
-    assert len(claims) < 20
+    assert len(found) < 20
 
 
 @pytest.mark.parametrize("lost", ["stopped_until", "blocked_until"])
@@ -135,19 +144,6 @@ def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, 
 
 
 # ---- what a limit asks for ------------------------------------------------------------------------------------------
-
-
-def claims(stage):
-    """Return a list of what is asked for from now on: claims with their outcomes."""
-    found, apply = [], stage.store.apply
-
-    def noting(commands):
-        outcomes = apply(commands)
-        found.extend(pair for pair in zip(commands, outcomes, strict=True) if isinstance(pair[0], Claim))
-        return outcomes
-
-    stage.store.apply = noting
-    return found
 
 
 def told(found):
@@ -210,8 +206,9 @@ def test_a_paused_topic_is_asked_once_and_goes_on_when_it_is_resumed(stage, limi
 
 def test_places_of_a_group_that_other_workers_free_are_found(stage):
     stage.handler("t", limit=Limit(2, per=":"))
-    stage.queue.put_many(stage.queue.job("t", key=f"a:{n}") for n in range(2))
-    held = stage.store.apply([Reserve("t", 2, ClaimPolicy(HOUR, 9), "elsewhere")])[0]
+    stage.queue.put_many(stage.queue.job("t", key=f"{group}:{n}") for group in "ab" for n in range(2))
+    held = stage.store.apply([Reserve("t", 4, ClaimPolicy(HOUR, 9), "elsewhere")])[0]
+    stage.queue.put_many(stage.queue.job("t", key=f"b:{n}") for n in range(2, 9))  # a group that stays full
     stage.queue.put_many(stage.queue.job("t", key=f"a:{n}") for n in range(2, 900))
     worker = SimulatedWorker(stage, ["t"])
     stage.work([worker], 20)

@@ -115,28 +115,16 @@ def test_within_a_topic_the_highest_priority_has_the_next_place(live_queue):
     assert seen == [5, 3, 0, -1]
 
 
-def test_a_hung_topic_takes_no_more_places_than_its_own_concurrency(live_queue):
-    gated = Gated(live_queue, "hung", concurrency=1, ttr="1h")
-    live_queue.handler("b")(lambda job: None)
-    live_queue.handler("c")(lambda job: None)
-    live_queue.put_many(live_queue.job("hung") for _ in range(10))
-    with working(live_queue, concurrency=2):
-        until(lambda: gated.running == 1)
-        ids = [live_queue.put(topic) for _ in range(20) for topic in "bc"]
-        assert {finished(live_queue, id).state for id in ids} == {State.DONE}
-        assert gated.running == 1
-        gated.open("hung")
-
-
-def test_handlers_that_hang_longer_than_their_ttr_leave_their_places_to_others(live_queue):
-    gated = Gated(live_queue, "hung", concurrency=2, ttr=0.2)
+@pytest.mark.parametrize(("most", "ttr"), [(1, "1h"), (2, 0.2)])
+def test_a_hung_topic_takes_no_more_places_than_its_own_concurrency_and_none_beyond_its_ttr(live_queue, most, ttr):
+    gated = Gated(live_queue, "hung", concurrency=most, ttr=ttr)
     live_queue.handler("b")(lambda job: None)
     live_queue.put_many(live_queue.job("hung") for _ in range(10))
     with working(live_queue, concurrency=2):
-        until(lambda: gated.running == 2)
-        ids = [live_queue.put("b") for _ in range(5)]
+        until(lambda: gated.running == most)
+        ids = live_queue.put_many(live_queue.job("b") for _ in range(20))
         assert {finished(live_queue, id).state for id in ids} == {State.DONE}
-        assert gated.running == 2, "they hang still, and no others beside them"
+        assert gated.running == most, "they hang still, and no others beside them"
         gated.open("hung")
 
 

@@ -1,4 +1,4 @@
-"""The workers' notes in the store about the ends of their jobs, on every kind of store."""
+"""The workers' notes in the store about the ends of their jobs."""
 
 from unittest.mock import Mock
 
@@ -9,9 +9,6 @@ from pywheel.jobs.ends import HOUR, Ends, ends_of
 from pywheel.jobs.queries import ListNotes
 from pywheel.worker import chores
 from tests.jobs.waiting import until, working
-from tests.worker.each_store import url
-
-__all__ = ["url"]
 
 
 def kept(queue):

@@ -1,4 +1,4 @@
-"""Workers that plan: in processes that are killed, and with handlers of every kind."""
+"""Workers that plan, and handlers of every kind at their ticks."""
 
 import asyncio
 import threading

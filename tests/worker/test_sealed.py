@@ -23,8 +23,8 @@ KEYRINGS = [None, Keyring({"b": TWO}), Keyring({"a": TWO})]
 
 
 @pytest.fixture
-def store(any_url):
-    with open_store(any_url) as store:
+def store(url):
+    with open_store(url) as store:
         yield store
 
 
