@@ -26,43 +26,27 @@ def tick():
     _teller.send(LINE.pack(TICK, -1))
 
 
-RETRY = Fixed(0.5, attempts=100)
+POLICY = {"ttr": 20, "retry": Fixed(0.5, attempts=100)}
+queue.handler("plain", **POLICY)(handled)
+queue.handler("limited", limit=Limit(4, ":"), **POLICY)(handled)
+queue.handler("rated", rate="100/s", **POLICY)(handled)
+queue.handler("isolated", concurrency=1, isolate=True, keep_lease=True, **POLICY)(handled)
 
 
-@queue.handler("plain", ttr=20, retry=RETRY)
-def plain(job):
-    handled(job)
-
-
-@queue.handler("async", concurrency=50, ttr=20, retry=RETRY)
+@queue.handler("async", concurrency=50, **POLICY)
 async def coroutine(job):
     handled(job)
 
 
-@queue.handler("result", ttr=20, retry=RETRY, results=True)
+@queue.handler("result", results=True, **POLICY)
 def result(job):
     return {"n": handled(job)}
 
 
-@queue.handler("limited", ttr=20, retry=RETRY, limit=Limit(4, ":"))
-def limited(job):
-    handled(job)
-
-
-@queue.handler("rated", ttr=20, retry=RETRY, rate="100/s")
-def rated(job):
-    handled(job)
-
-
-@queue.handler("flaky", ttr=20, retry=RETRY)
+@queue.handler("flaky", **POLICY)
 def flaky(job):
     if job.attempt == 1:
         raise ValueError("at the first attempt")
-    handled(job)
-
-
-@queue.handler("isolated", concurrency=1, ttr=20, retry=RETRY, isolate=True, keep_lease=True)
-def isolated(job):
     handled(job)
 
 

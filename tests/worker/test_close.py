@@ -1,10 +1,11 @@
 """A queue that is closed under its worker."""
 
+import threading
+
 import pytest
 
+from pywheel import Worker
 from tests.isolated.child import run
-
-pytestmark = pytest.mark.stress
 
 CLOSE = """
 import faulthandler, logging, sys, threading, time
@@ -55,6 +56,7 @@ print("well")
 """
 
 
+@pytest.mark.stress
 def test_every_put_gets_a_result_or_closed_and_the_worker_ends_with_a_line_in_the_log(tmp_path):
     result = run("-c", CLOSE, f"sqlite:///{tmp_path}/jobs.db", "10")
     assert result.returncode == 0, result.stderr
@@ -64,40 +66,26 @@ def test_every_put_gets_a_result_or_closed_and_the_worker_ends_with_a_line_in_th
     assert all(line.startswith("the worker ends: ") and "stop it before you close its queue" in line for line in lines)
 
 
-WAITS = """
-import logging, sys, threading
-from pywheel import JobQueue, Worker
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_worker_that_waits_ends_too(live_queue, monkeypatch, caplog, stops):
+    done, sleeping = threading.Event(), threading.Event()
+    live_queue.handler("t")(lambda job: done.set())
+    worker = Worker(live_queue, grace=1)
+    wait = worker._notifier.wait
 
-logging.basicConfig(level=logging.ERROR, format="%(message)s")
-queue = JobQueue(sys.argv[1])
-done = threading.Event()
-queue.handler("t")(lambda job: done.set())
-worker = Worker(queue, grace=1)
-sleeping, wait = threading.Event(), worker._notifier.wait
+    def waiting(seconds):
+        if done.is_set() and seconds > 0.1:
+            sleeping.set()
+        return wait(seconds)
 
-def waiting(seconds):
-    if done.is_set() and seconds > 0.1:
-        sleeping.set()
-    return wait(seconds)
-
-worker._notifier.wait = waiting
-worker.start()
-queue.put("t", b"x")
-assert done.wait(60)
-assert sleeping.wait(60)
-queue.close()
-assert worker.join(60)
-print("well")
-"""
-
-
-@pytest.mark.parametrize("end", ["", "worker.stop()"], ids=["as it is", "while it stops"])
-def test_a_worker_that_waits_ends_too(tmp_path, end):
-    result = run("-c", WAITS.replace("queue.close()", f"{end}\nqueue.close()"), f"sqlite:///{tmp_path}/jobs.db")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "well\n"
-    if not end:
-        [line] = result.stderr.splitlines()
-        assert line.startswith("the worker ends: ")
-    else:
-        assert result.stderr == ""
+    monkeypatch.setattr(worker._notifier, "wait", waiting)
+    worker.start()
+    live_queue.put("t")
+    assert done.wait(60)
+    assert sleeping.wait(60)
+    if stops:
+        worker.stop()
+    live_queue.close()
+    assert worker.join(60)
+    said = [record.getMessage().partition(":")[0] for record in caplog.records]
+    assert said == ([] if stops else ["the worker ends"])
