@@ -558,28 +558,3 @@ def test_a_signal_drains_and_a_second_one_ends_the_grace(aqueue, slow, loop):
         return id
 
     assert given_back(aqueue, slow, run(main(), loop))
-
-
-@pytest.mark.stress
-def test_ctrl_c_in_asyncio_run_gives_handlers_their_grace():
-    code = """
-import asyncio, signal
-from pywheel import AsyncWorker, JobQueue
-queue = JobQueue("memory:").aio
-
-@queue.handler("t")
-async def handle(job):
-    signal.raise_signal(signal.SIGINT)
-    await asyncio.sleep(0.1)
-    print("the handler has ended")
-
-async def main():
-    await queue.put("t")
-    await AsyncWorker(queue).run()
-
-try:
-    asyncio.run(main())
-except KeyboardInterrupt:
-    print("interrupted", (queue.sync.topics.counts())["t"].done)
-"""
-    assert run_program("-c", code).stdout == "the handler has ended\ninterrupted 1\n"
