@@ -21,15 +21,28 @@ class Call:
 # ---- calls ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("args", [(), (1,), (None,), ((),), ((1, 2),), (1, 2), tuple(range(30))], ids=repr)
-def test_a_timer_fires_once_with_its_arguments(timers, clock, args):
+@pytest.mark.parametrize("kind", ["function", "method", "builtin", "class"])
+def test_a_timer_calls_anything_once_with_its_arguments(timers, clock, kind):
     calls = []
-    timer = timers.call_later(0.1, lambda *args: calls.append(args), *args)
-    assert timer.args == args
-    clock.advance(1)
-    clock.advance(1)
-    assert calls == [args]
-    assert timers.run_due() == 0
+
+    class Kept:
+        def __init__(self, *args):
+            calls.append(args)
+
+        def act(self, *args):
+            calls.append(args)
+
+    callbacks = {"function": lambda *args: calls.append(args), "class": Kept, "method": Kept().act}
+    callback = callbacks.get(kind, calls.append)
+    for args in [(), (None,), ((),), ((1, 2),), *(tuple(range(count)) for count in (1, 2, 3, 4, 8, 30))]:
+        if kind == "builtin":
+            args = (args,)
+        calls.clear()
+        timer = timers.call_later(0.1, callback, *args)
+        assert (timer.callback, timer.args) == (callback, args)
+        clock.advance(1)
+        clock.advance(1)
+        assert calls == ([args] if kind != "builtin" else [*args])
 
 
 def test_a_timer_fires_at_its_tick_and_not_one_before(timers, clock):

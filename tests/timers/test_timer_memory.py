@@ -18,19 +18,6 @@ class Call(Item):
         """Do nothing."""
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("kind", ["call_later", "call_every"])
-def test_cancel_releases_callback_and_arguments_before_it_returns(timers, kind, count):
-    callback, args = Call(), [Item() for _ in range(count)]
-    refs = [weakref.ref(thing) for thing in (callback, *args)]
-    timer = getattr(timers, kind)(10, callback, *args)
-    del callback, args
-    assert all(ref() is not None for ref in refs)
-    assert timer.cancel() is True
-    assert [ref() for ref in refs] == [None] * (count + 1)
-    assert (timer.callback, timer.args) == (None, ())
-
-
 def test_a_timer_that_has_fired_has_released_all_when_the_next_is_called(timers, clock):
     callback, argument = Call(), Item()
     refs = [weakref.ref(callback), weakref.ref(argument)]

@@ -7,8 +7,6 @@ import warnings
 
 import pytest
 
-from tests.core.items import Item
-
 
 class Failure(Exception):
     """What a callback raises here."""
@@ -141,16 +139,6 @@ def test_a_context_that_is_entered_already_is_an_error_of_the_callback(guarded, 
     assert [type(error) for _, error in errors] == [RuntimeError]
 
 
-def test_cancel_releases_the_context(timers):
-    variable, item = contextvars.ContextVar("variable"), Item()
-    item.context = context = contextvars.copy_context()
-    context.run(variable.set, item)
-    timer = timers.call_later(1, int, context=context)
-    referrers = len(gc.get_referrers(context))
-    timer.cancel()
-    assert len(gc.get_referrers(context)) < referrers
-
-
 def test_a_coroutine_function_as_callback_is_an_error_without_a_warning(guarded, errors):
     async def coroutine():
         """Never begun."""
@@ -242,14 +230,6 @@ def test_an_interrupt_goes_through_and_the_rest_runs_the_next_time(pywheel, cloc
     assert timers.run_due() == 2
     assert calls == [1, 2, 3]
     assert len(timers) == 1
-
-
-@pytest.mark.parametrize("wrong", [None, 1, "name", [], Item()], ids=lambda value: type(value).__name__)
-def test_a_callback_that_cannot_be_called_is_refused_at_once(timers, wrong):
-    for schedule in (timers.call_later, timers.call_at, timers.call_every):
-        with pytest.raises(TypeError, match=r"^callback must be callable, not"):
-            schedule(1, wrong)
-    assert len(timers) == 0
 
 
 def test_the_first_wrong_argument_is_the_one_that_is_named(pywheel, timers):
