@@ -53,7 +53,7 @@ class DelayQueueMachine(RuleBasedStateMachine):
     pywheel = None
     kind = None
 
-    @initialize(maxsize=st.sampled_from([0, 1, 4]), start=st.integers(0, 3 * TICK))
+    @initialize(maxsize=st.sampled_from([0, -1, 1, 4]), start=st.integers(0, 3 * TICK))
     def make(self, maxsize, start):
         self.clock = self.pywheel.ManualClock(start / 1e9)
         self.q = getattr(self.pywheel, self.kind)(maxsize, clock=self.clock)
@@ -122,7 +122,6 @@ class DelayQueueMachine(RuleBasedStateMachine):
             with pytest.raises(ValueError, match="task_done"):
                 self.q.task_done()
 
-    @precondition(lambda self: not self.model.is_shut)
     @rule(immediate=st.booleans(), chance=st.integers(0, 9))
     def shutdown(self, immediate, chance):
         if chance:
