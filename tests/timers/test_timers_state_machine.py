@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from fractions import Fraction
+from functools import cache
 from math import ceil
 
 import pytest
@@ -271,6 +272,7 @@ MISSED = st.sampled_from(["skip", "burst", "delay"])
 NUMBER = st.integers(0, 30)
 
 
+@cache
 def durations(length, most=50):
     """Seconds as all kinds of numbers, about some ticks."""
     ticks = st.one_of(st.integers(-1, most), st.floats(-1, most), st.integers(0, 3))
@@ -282,6 +284,7 @@ def durations(length, most=50):
     )
 
 
+@cache
 def timer_actions(length):
     delay = durations(length)
     return st.one_of(
@@ -292,6 +295,7 @@ def timer_actions(length):
     )
 
 
+@cache
 def scripts(length):
     """What a callback does: mostly nothing much."""
     leaf = st.lists(timer_actions(length), max_size=2)
