@@ -7,10 +7,17 @@ from itertools import count
 
 import pytest
 
+from tests.implementations import CORES, load_package
 from tests.interrupts import Intrusion, at_each_place, interrupt, traced
 from tests.jobs.waiting import until
 
 AIO = ("timers/_aio.py", "timers/_alarm.py")
+
+
+@pytest.fixture
+def pywheel():
+    """One implementation: what is interrupted is Python on both, and nobody interrupts within a wheel or a driver."""
+    return load_package(CORES[0])
 
 
 def run_until_called(loop, calls, times=1):

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.implementations import CORES, load_package
 from tests.interrupts import at_each_place, interrupt, traced
 from tests.jobs.waiting import until
 from tests.timers.queues import waiting, watched
@@ -13,6 +14,12 @@ from tests.timers.queues import waiting, watched
 QUEUE = ("timers/_delay_items.py", "timers/_delay_queue.py")
 ASYNC_QUEUE = ("timers/_delay_items.py", "timers/_async_delay_queue.py", "timers/_alarm.py")
 DICT = ("timers/_ttl_dict.py",)
+
+
+@pytest.fixture
+def pywheel():
+    """One implementation: what is interrupted is Python on both, and nobody interrupts within a wheel or a driver."""
+    return load_package(CORES[0])
 
 
 # ---- it raises -----------------------------------------------------------------------------------------------------
