@@ -265,6 +265,7 @@ def test_exactly_maxsize_keys_fit(make_dict):
     assert len(d._wheel) == 3
 
 
+@pytest.mark.stress
 def test_dropping_the_oldest_does_not_search_for_it(make_dict):
     """A plain dict would look past all that was removed before: 1e10 steps here, for ever."""
     d = make_dict(maxsize=100_000)
