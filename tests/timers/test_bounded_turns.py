@@ -140,19 +140,19 @@ def make(pywheel):
         each.close()
 
 
-@pytest.fixture(params=[*LOOPS, "ThreadTimers"])
+@pytest.fixture(params=often(["EventLoop", "AsyncTimers, asyncio", "ThreadTimers", *LOOPS[2:]], few=3))
 def crowd(request, make):
     """A crowd of timers on each driver."""
     return make(request.param)
 
 
-@pytest.fixture(params=LOOPS)
+@pytest.fixture(params=often(LOOPS, few=2))
 def on_loop(request, make):
     """A crowd on each driver whose turns a test can come between."""
     return make(request.param)
 
 
-@pytest.fixture(params=LOOPS[1:3])
+@pytest.fixture(params=often(LOOPS[1:3]))
 def on_async_timers(request, make):
     """A crowd on AsyncTimers."""
     return make(request.param)
