@@ -71,12 +71,12 @@ def loop(pywheel, clock):
     loop.close()
 
 
-@pytest.fixture(params=["asyncio", "debug", "uvloop"])
+@pytest.fixture(params=["asyncio", "uvloop"])
 def foreign(request):
-    """A loop that is not ours: asyncio's, also in debug mode, and uvloop's."""
+    """A loop that is not ours: asyncio's and uvloop's."""
     uses_uvloop = request.param == "uvloop"
     factory = pytest.importorskip("uvloop").new_event_loop if uses_uvloop else asyncio.new_event_loop
-    with asyncio.Runner(debug=request.param == "debug", loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=factory) as runner:
         yield runner.get_loop()
 
 
