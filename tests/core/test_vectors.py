@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.implementations import CORES, SMALL
+
 HERE = Path(__file__).resolve()
 OURS = HERE.parents[1] / "vectors"
 PEERS = Path(os.environ.get("PYWHEEL_PEER_VECTORS", HERE.parents[3] / "shared" / "vectors-peers"))
@@ -112,7 +114,13 @@ def replay(driver, operations):
     driver.wheel._check()
 
 
-DRIVERS = pytest.mark.parametrize("driver", [Single, Keys, Portions, Bulk], ids=lambda driver: driver.__name__.lower())
+DRIVERS = [Single, Keys, Portions, Bulk]
+# Every driver on both implementations, and two of them on each build with tiny limits.
+BUILDS = [(name, driver) for driver in DRIVERS for name in CORES]
+BUILDS += [(name, driver) for i, name in enumerate(SMALL) for driver in DRIVERS[i::2]]
+EACH_BUILD = pytest.mark.parametrize(
+    ("any_core", "driver"), BUILDS, indirect=["any_core"], ids=lambda value: getattr(value, "__name__", value)
+)
 FILES = [*OURS.glob("timers_*.jsonl"), *PEERS.glob("timers_*.jsonl")]
 
 
@@ -122,7 +130,7 @@ def operations_of(file):
     return operations
 
 
-@DRIVERS
+@EACH_BUILD
 @pytest.mark.parametrize("file", sorted(FILES), ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_vectors_give_what_they_say(any_core, driver, file):
     replay(driver(any_core), operations_of(file))
@@ -133,7 +141,7 @@ def test_every_vector_file_is_there():
 
 
 @pytest.mark.skipif(not PEERS.is_dir(), reason="no vectors of peers at PYWHEEL_PEER_VECTORS")
-@DRIVERS
+@EACH_BUILD
 def test_cases_of_peers_give_what_they_say(any_core, driver):
     _, *cases = map(json.loads, (PEERS / "peer_cases.jsonl").read_text().splitlines())
     for case in cases:
