@@ -9,17 +9,6 @@ from tests.core.items import Item
 from tests.core.model import MAX_TICK
 
 
-def test_schedule_many_returns_handles_that_the_single_calls_take(core):
-    wheel = core.TimingWheel()
-    handles = wheel.schedule_many([5, 3, 5, 4], "abcd")
-    assert type(handles) is list
-    assert [wheel.get(handle) for handle in handles] == list("abcd")
-    assert [wheel.deadline(handle) for handle in handles] == [5, 3, 5, 4]
-    assert wheel.cancel(handles[2]) is True
-    wheel._check()
-    assert wheel.advance(10) == ["b", "d", "a"]
-
-
 def test_cancel_many_says_which_were_pending(core):
     wheel = core.TimingWheel()
     a, b, c = wheel.schedule_many([1, 5, 5], "abc")

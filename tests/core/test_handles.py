@@ -97,10 +97,10 @@ def test_a_handle_of_another_wheel_is_unknown(wheel_class):
         assert len(wheel) == 20
 
 
-def test_no_handle_of_a_wheel_that_is_used_a_lot_is_one_of_a_thousand_others(wheel_class):
-    wheels = [wheel_class() for _ in range(1000)]
+def test_no_handle_of_a_wheel_that_is_used_a_lot_is_one_of_a_thousand_others(core):
+    wheels = [core.KeyWheel() for _ in range(1000)]
     others = {wheel.schedule(300, 1) for wheel in wheels}
-    wheel = wheel_class()
+    wheel = core.KeyWheel()
     for number in range(150_000):  # of 2**26 generations of a node, divided by a thousand, it is twice as many
         handle = wheel.schedule(300, number)
         assert handle not in others

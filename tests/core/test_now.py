@@ -64,10 +64,3 @@ def test_a_past_deadline_expires_at_the_next_advance_even_to_the_same_tick(any_w
     assert wheel.advance(1000) == [7]
     assert wheel.advance(1000) == []
     assert handle not in wheel
-
-
-def test_past_deadlines_come_out_by_deadline_then_in_order_of_schedule(any_wheel_class):
-    wheel = any_wheel_class(1000)
-    for number, deadline in enumerate([1000, 3, 500, 3, 0, 1000, 500]):
-        wheel.schedule(deadline, number)
-    assert wheel.advance(1000) == [4, 1, 3, 2, 6, 0, 5]
