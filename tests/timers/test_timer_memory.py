@@ -71,36 +71,6 @@ def test_finalisers_may_call_back_into_the_driver(pywheel, timers, clock, action
     assert len(timers) == 0
 
 
-def cycles(timers):
-    """Every way in which a timer can hold what holds it."""
-    item = Call()
-    item.timer = timers.call_later(5, item)
-    yield item
-    item = Call()
-    item.timer = timers.call_later(5, nothing, item)
-    yield item
-    item = Call()
-    item.timer = timers.call_every(5, nothing, 1, item)
-    yield item
-    item = Call()
-    item.timers = timers
-    timers.call_later(5, item)
-    yield item
-    item = Call()
-    item.timer = timers.call_later(5, item)
-    item.timer.reset()
-    item.left = timers.stop()
-    yield item
-
-
-def test_cycles_through_callback_arguments_handle_and_driver_are_collected(pywheel, clock):
-    timers = pywheel.Timers(clock)
-    gone = [weakref.ref(timers), *map(weakref.ref, cycles(timers))]
-    del timers
-    gc.collect()
-    assert [ref() for ref in gone] == [None] * 6
-
-
 def test_a_driver_that_is_its_own_clock_and_error_handler_is_collected(pywheel):
     class Mine(pywheel.Timers):
         def __init__(self):

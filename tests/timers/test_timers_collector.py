@@ -73,14 +73,20 @@ def context_of(app):
 
 
 @pytest.mark.parametrize("contexts", [False, True])
+@pytest.mark.parametrize("among", ["few", "many"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_dropped_driver_is_collected_though_its_pending_timers_lead_back_to_it(pywheel, clock, shape, contexts):
+def test_a_dropped_driver_is_collected_though_its_pending_timers_lead_back_to_it(
+    pywheel, clock, shape, among, contexts
+):
     driver = pywheel.Timers.__base__(clock, contexts=contexts)
-    crowd(driver)
     finalised = []
     app = App()
     app.timers, app.last = driver, Meddler(lambda: finalised.append(shape), [])
-    SHAPES[shape](driver, app, 5)
+    if among == "many":
+        crowd(driver)
+        SHAPES[shape](driver, app, 5)
+    else:
+        app.timer = SHAPES[shape](driver, app, 5)  # of many, whoever holds one keeps all
     gone = [weakref.ref(driver), weakref.ref(app)]
     del driver, app
     collect()
