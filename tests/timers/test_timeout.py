@@ -191,27 +191,6 @@ def test_a_timer_that_falls_due_while_the_block_ends_counts_as_in_asyncio(pywhee
 # ---- the rest --------------------------------------------------------------------------------------------------------
 
 
-def test_the_repr_is_asyncios_in_every_state(pywheel, each_loop, run_each):
-    async def main(make):
-        timeout = make(each_loop.time() // 1 + FAR + 0.12345)
-        seen = [repr(timeout)]
-        with suppress(TimeoutError):
-            async with timeout:
-                seen.append(repr(timeout).partition("=")[0])
-                timeout.reschedule(12345)
-                seen.append(repr(timeout))
-                timeout.reschedule(None)
-                seen.append(repr(timeout))
-                timeout.reschedule(0)
-                try:
-                    await for_ever()
-                finally:
-                    seen.append(repr(timeout))
-        return [*seen, repr(timeout)]
-
-    assert run_each(main(pywheel.timeout_at)) == run_each(main(asyncio.timeout_at))
-
-
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
@@ -241,30 +220,6 @@ def test_a_timeout_is_gone_with_its_block_without_the_garbage_collector(pywheel,
         assert each_loop.run_until_complete(main()) is None
     finally:
         gc.enable()
-
-
-def test_a_timeout_that_is_never_left_is_collected_with_its_loop(pywheel, each_loop):
-    class Marker:
-        pass
-
-    async def never(marker):
-        async with pywheel.timeout(FAR):
-            await for_ever()
-
-    async def main():
-        marker = Marker()
-        task = each_loop.create_task(never(marker))
-        await asyncio.sleep(0)
-        return weakref.ref(marker), weakref.ref(task)
-
-    alive = each_loop.run_until_complete(main())
-    tasks = asyncio.all_tasks(each_loop)
-    for task in tasks:
-        task.cancel()
-    each_loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    del task, tasks
-    gc.collect()
-    assert [reference() for reference in alive] == [None, None]
 
 
 # ---- reschedule ------------------------------------------------------------------------------------------------------
@@ -306,17 +261,6 @@ def test_reschedule_needs_an_open_block_that_has_time(pywheel, run_each):
                         timeout.reschedule(1)
         with pytest.raises(RuntimeError, match=r"^Cannot change state of expired Timeout$"):
             timeout.reschedule(1)
-
-    run_each(main())
-
-
-def test_what_is_awaited_may_be_driven_by_name(pywheel, run_each):
-    async def main():
-        timeout = pywheel.timeout(1)
-        with pytest.raises(StopIteration) as stop:
-            timeout.__aenter__().__await__().__next__()
-        assert stop.value.value is timeout
-        await timeout.__aexit__(None, None, None)
 
     run_each(main())
 
