@@ -113,19 +113,6 @@ def test_a_method_of_ones_own_is_called_instead(overridden, pywheel, name):
     assert asked
 
 
-def test_other_attributes_are_as_free_as_in_any_loop(pywheel):
-    loop = pywheel.EventLoop()
-    loop.of_mine = 1
-    assert loop.of_mine == 1
-    del loop.of_mine
-    assert not hasattr(loop, "of_mine")
-    with pytest.raises(AttributeError):
-        del loop.of_mine
-    with pytest.raises(AttributeError):
-        del loop.time
-    loop.close()
-
-
 def test_a_loop_that_was_never_initialised_raises_and_does_no_harm(pywheel):
     class Mine(pywheel.EventLoop):
         def __init__(self):

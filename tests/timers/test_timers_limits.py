@@ -79,13 +79,6 @@ def test_next_deadline_leads_to_every_timer_in_few_steps(timers, clock):
     assert steps < 40 * 9
 
 
-def test_the_driver_shows_its_clock_tick_and_time(pywheel):
-    clock = pywheel.ManualClock(2.5)
-    timers = pywheel.Timers(clock, 0.25)
-    assert (timers.clock, timers.tick, timers.time(), timers.stopped) == (clock, 0.25, 2.5, False)
-    assert isinstance(pywheel.Timers().clock, pywheel.MonotonicClock)
-
-
 # ---- stop ----------------------------------------------------------------------------------------------------------
 
 
