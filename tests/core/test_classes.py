@@ -1,7 +1,6 @@
 """The wheels as Python classes."""
 
 import copy
-import gc
 import pickle
 
 import pytest
@@ -44,24 +43,6 @@ def test_a_wheel_can_be_neither_copied_nor_pickled(wheel_class, duplicate):
         assert len(wheel) == 1
 
 
-def test_a_wheel_is_equal_to_itself_alone_and_can_be_a_key(wheel_class):
-    wheel, other = wheel_class(), wheel_class()
-    assert wheel == wheel
-    assert wheel != other
-    assert {wheel: 1, other: 2}[wheel] == 1
-
-
-def test_a_wheel_without_timers_is_false_and_with_one_is_true(wheel_class):
-    wheel = wheel_class()
-    assert not wheel
-    wheel.schedule(1, 7)
-    assert wheel
-
-
-def test_wheels_can_be_subscripted_in_annotations(core):
-    assert core.TimingWheel[int] is not None
-
-
 def test_a_subclass_may_add_methods_and_override_others(wheel_class):
     class Relative(wheel_class):
         def after(self, delay, item):
@@ -101,7 +82,3 @@ def test_the_bulk_calls_take_keywords(core):
     assert wheel.reschedule_many(handles=handles, deadlines=[7, 8]).tolist() == [True, True]
     assert wheel.cancel_many(handles=handles[:1]).tolist() == [True]
     assert wheel.advance_many(now=10, limit=5).tolist() == [2]
-
-
-def test_the_collector_sees_a_timing_wheel(core):
-    assert gc.is_tracked(core.TimingWheel())
