@@ -217,26 +217,6 @@ def test_when_the_thread_that_waits_for_the_next_deadline_is_interrupted_another
     assert crowd.join() == ["a"]
 
 
-def test_an_interrupted_reschedule_wakes_whoever_waits_for_the_item(make):
-    class Interrupted(type(make()._wheel)):
-        """Each reschedule is followed by an interrupt."""
-
-        def reschedule(self, handle, tick):
-            super().reschedule(handle, tick)
-            raise KeyboardInterrupt
-
-    q = make()
-    q._wheel = Interrupted()
-    handle = q.put("a", 3600)
-    crowd = Crowd()
-    crowd.start()
-    crowd.add(q.get)
-    until(lambda: q.sleepers() == 1)
-    with pytest.raises(KeyboardInterrupt):
-        q.reschedule(handle, 0)
-    assert crowd.join() == ["a"]
-
-
 @pytest.mark.stress
 def test_an_interrupted_put_leaves_its_room_to_the_next(make, alarm):
     q = make(1)
