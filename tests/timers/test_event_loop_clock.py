@@ -197,16 +197,8 @@ def test_with_autojump_timeouts_and_sleeps_come_in_their_order(jumping):
 
     log = []
     jumping.run_until_complete(main())
-    assert log == [
-        (7, "b"),
-        (8, "timeout"),
-        (10, "a"),
-        (14, "b"),
-        (20, "a"),
-        (21, "b"),
-        (30, "a"),
-        (30, "in time"),
-    ]
+    assert log[:4] == [(7, "b"), (8, "timeout"), (10, "a"), (14, "b")]
+    assert log[4:] == [(20, "a"), (21, "b"), (30, "a"), (30, "in time")]
 
 
 def test_with_autojump_files_that_are_ready_come_before_a_jump(jumping):
