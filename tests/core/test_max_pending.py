@@ -59,14 +59,6 @@ def test_a_huge_max_pending_is_as_good_as_none(wheel_class, most):
     assert wheel.advance(1) == [7]
 
 
-def test_max_pending_is_a_keyword_only_and_read_only(wheel_class):
-    with pytest.raises(TypeError):
-        wheel_class(0, 3)
-    assert wheel_class().max_pending is None
-    with pytest.raises(AttributeError):
-        wheel_class().max_pending = 5
-
-
 def test_schedule_many_takes_all_or_none(core):
     wheel = core.KeyWheel(max_pending=10)
     wheel.schedule_many([5] * 7, range(7))

@@ -5,13 +5,6 @@ import pytest
 from tests.core.model import MAX_TICK
 
 
-@pytest.mark.parametrize("start", [0, 1, 2**32, MAX_TICK])
-def test_a_wheel_stands_at_its_start(any_wheel_class, start):
-    assert any_wheel_class(start).now == start
-    assert any_wheel_class(start=start).now == start
-    assert any_wheel_class().now == 0
-
-
 def test_now_cannot_be_set(any_wheel_class):
     wheel = any_wheel_class(5)
     with pytest.raises(AttributeError):
