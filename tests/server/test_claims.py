@@ -54,6 +54,25 @@ def test_a_reserve_gives_no_more_bytes_than_it_may_and_says_that_there_is_more(s
     assert small("POST", "/v1/reserve", json={"topics": ["mail"]}).status_code == 204
 
 
+@pytest.mark.parametrize(
+    ("put", "asked", "answers"),
+    [
+        ([("a", 98), ("a", 20_000), ("a", 198)], ["a", "a", "a"], [([98], True), ([20_000], True), ([198], False)]),
+        (
+            [("a", 5_998), ("b", 5_998), ("c", 2_998), ("d", 20_000)],
+            ["abcd", "bd", "bd"],
+            [([5_998, 2_998], True), ([5_998], True), ([20_000], False)],
+        ),
+    ],
+    ids=["a job that is longer than an answer comes alone", "topics share the bytes"],
+)
+def test_the_bytes_of_an_answer_are_shared_and_what_is_longer_comes_alone(small, put, asked, answers):
+    for number, (topic, size) in enumerate(put):
+        small.queue.put(topic, b'"%s"' % (b"x" * size), at=datetime.fromtimestamp(1_000_000 + number, UTC))
+    assert [reserved(small, *topics) for topics in asked] == answers
+    assert {job.attempt for job in small.queue.jobs.list()} == {1}  # those that were left out have spent none
+
+
 def test_of_encrypted_bodies_those_that_are_left_out_are_told_of(any_url):
     keyring = Keyring({"a": bytes(range(32))})
     with (
@@ -65,28 +84,6 @@ def test_of_encrypted_bodies_those_that_are_left_out_are_told_of(any_url):
         sizes, more = reserved(api)
     assert 0 < len(sizes) < 10
     assert more
-
-
-def test_a_job_that_is_longer_than_an_answer_comes_alone(small):
-    for number, size in enumerate((98, 20_000, 198)):
-        small.queue.put("mail", b'"%s"' % (b"x" * size), at=datetime.fromtimestamp(1_000_000 + number, UTC))
-    assert [reserved(small) for _ in range(3)] == [([98], True), ([20_000], True), ([198], False)]
-
-
-def test_the_topics_of_a_reserve_share_its_bytes(small):
-    for topic, size in (("a", 5_998), ("b", 5_998), ("c", 2_998), ("d", 20_000)):
-        small.queue.put(topic, b'"%s"' % (b"x" * size))
-    assert reserved(small, "a", "b", "c", "d") == ([5_998, 2_998], True)
-    assert [job.attempt for topic in "bd" for job in small.queue.jobs.list(topic)] == [0, 0]
-    assert reserved(small, "b", "d") == ([5_998], True)
-    assert reserved(small, "b", "d") == ([20_000], False)
-
-
-def test_the_bodies_of_an_answer_have_sixteen_megabytes_at_most(api):
-    for _ in range(18):
-        api.queue.put("mail", b'"%s"' % (b"x" * 999_998))
-    assert reserved(api) == ([999_998] * 16, True)
-    assert reserved(api) == ([999_998] * 2, False)
 
 
 @pytest.mark.parametrize(
@@ -109,44 +106,28 @@ def test_a_job_is_done_dead_or_due_again_as_its_worker_says(api, clock, how, wor
     assert [job["id"] for job in api.reserve()] == [id] * (state == "delayed")
 
 
-def test_a_nack_without_a_delay_follows_the_default_retry_policy(api, clock):
+def test_a_nack_without_a_delay_follows_the_default_retry_policy_or_the_handler_of_the_topic(api, clock):
+    def due_after_a_nack(topic):
+        [job] = api.reserve(topic)
+        assert api.settle(job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
+        return (api.queue.get(int(job["id"])).due - api.queue.store.clock.wall()) / 1000
+
     api.put()
     for seconds in (5, 30):  # the first rungs of the ladder, less the jitter
-        [job] = api.reserve()
-        assert api.settle(job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
-        due = api.queue.get(int(job["id"])).due - api.queue.store.clock.wall()
-        assert 0.5 * seconds < due / 1000 < 1.5 * seconds
+        assert 0.5 * seconds < due_after_a_nack("mail") < 1.5 * seconds
         clock.advance(2 * seconds)
     assert api.reserve()[0]["last_error"] == "502"
+    api.queue.handler("own", retry=lambda job, error: "1h" if (job.attempt, str(error)) == (1, "502") else None)(print)
+    api.put("own")
+    assert due_after_a_nack("own") == 3_600
 
 
-def test_a_nack_without_a_delay_follows_the_handler_of_the_topic(api):
-    seen = []
-
-    def retry(job, error):
-        seen.append((job.attempt, str(error)))
-        return "1h"
-
-    api.queue.handler("mail", retry=retry)(print)
-    id = api.put()
-    [job] = api.reserve()
-    assert api.settle(job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
-    assert api.queue.get(int(id)).due - api.queue.store.clock.wall() == 3_600_000
-    assert seen == [(1, "502")]
-
-
-def test_a_touched_job_has_a_longer_lease(api, clock):
+def test_a_touched_job_has_a_longer_lease_and_a_released_one_is_due_at_once_unspent(api, clock):
     api.put()
     [job] = api.reserve(ttr=10)
     clock.advance(9)
     assert api.settle(job, "touch", json={"ttr": 10}).status_code == 204
     clock.advance(9)
-    assert api.settle(job, "ack").status_code == 204
-
-
-def test_a_released_job_is_due_at_once_and_no_attempt_is_spent(api):
-    api.put()
-    [job] = api.reserve()
     assert api.settle(job, "release").status_code == 204
     assert api.reserve()[0]["attempt"] == 1
 
@@ -160,10 +141,21 @@ def test_a_claim_that_is_over_cannot_be_settled(api, clock, how):
     assert (answer.status_code, problem(answer)) == (409, "claim-lost")
 
 
-@pytest.mark.parametrize("how", ["ack", "nack", "bury", "touch", "release"])
-def test_a_receipt_that_is_none_is_not_found(api, how):
-    for text in ("x", "====", "%00", "bm9uZQ", "LTEuLTE", "M" * 300):
-        assert problem(api("POST", f"/v1/claims/{text}/{how}")) in ("not-found", "claim-lost")
+def test_a_receipt_cannot_be_made_up(api):
+    """Who knows a job's id and how often it was claimed has no claim to it."""
+    id = api.put()
+    api.reserve()
+    made_up = [base64.urlsafe_b64encode(f"{id}.1{end}".encode()).decode() for end in ("", ".", "." + "0" * 15)]
+    for text in (*made_up, "x", "====", "%00", "bm9uZQ", "LTEuLTE", "M" * 300):
+        assert problem(api("POST", f"/v1/claims/{text.rstrip('=') or text}/ack")) == "not-found"
+    assert api.job(id)["state"] == "running"
+
+
+def test_a_receipt_is_good_at_every_server_of_the_store(api, serving):
+    id = api.put()
+    [job] = api.reserve()
+    assert serving().settle(job, "ack").status_code == 204
+    assert api.job(id)["state"] == "done"
 
 
 def test_a_job_is_dead_after_the_attempts_that_reserve_names(api, clock):
@@ -257,40 +249,30 @@ class Leaving:
         monkeypatch.setattr(claims, "reserve_async", claim)
 
 
-@pytest.mark.parametrize("claimed", [False, True])
-def test_a_client_that_goes_away_holds_nothing(api, claimed, monkeypatch):
-    """It goes away while it waits, or while what it waits for is claimed."""
+@pytest.mark.parametrize("moment", ["waits", "waited and is given a job", "is given a job at once"])
+def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing(api, moment, monkeypatch):
+    """Nor one that goes away while it waits."""
 
     async def scene():
-        client = Leaving(api, wait=30)
-        if claimed:
+        if moment == "is given a job at once":
+            await api.queue.aio.put("mail")
+        client = Leaving(api, wait=0 if moment == "is given a job at once" else 30)
+        if moment != "waits":
             client.leave_when_claimed(monkeypatch)
-        await api.waiting()
-        if not claimed:
+        if moment != "is given a job at once":
+            await api.waiting()
+        if moment == "waits":
             client.gone.set()
             await asyncio.wait_for(client.request, 60)
-        api.queue.put("mail")
+        if moment != "is given a job at once":
+            api.queue.put("mail")
         await asyncio.wait_for(client.request, 60)
         return client.sent
 
     assert api.run(scene()) == []
     [job] = api.queue.jobs.list()
-    assert (job.state, job.attempt) == ("delayed", 0)
-    assert api.context.waiting.count == 0
-
-
-def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing(api, monkeypatch):
-    api.put()
-
-    async def scene():
-        client = Leaving(api, wait=0)
-        client.leave_when_claimed(monkeypatch)
-        await asyncio.wait_for(client.request, 60)
-        return client.sent
-
-    assert api.run(scene()) == []
-    [job] = api.queue.jobs.list()
-    assert (job.state, job.claims, job.attempt) == ("delayed", 1, 0)
+    assert (job.state, job.claims, job.attempt) == ("delayed", int(moment != "waits"), 0)
+    assert api.context.waiting is None or api.context.waiting.count == 0
 
 
 def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
@@ -343,7 +325,7 @@ def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
         api.queue.reserve("x")
         clock.advance(120)
         while not (words := api.queue.store.ask(ListNotes("dead:"))):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)
         api.queue.put("mail")
         await waits
         return words
@@ -353,8 +335,8 @@ def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
 
 def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):
     """They are claimed: to refuse the request would hold them until their leases end."""
-    api.put("a")
-    api.put("b")
+    for topic in "ab":
+        api.put(topic)
     claim = claims.reserve_async
 
     async def breaks(calls, command):
@@ -394,21 +376,3 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(bearing, q
     assert problem(api.run(scene())) == "token-unknown"
     [job] = queue.jobs.list("mail")
     assert (job.state, job.attempt) == ("delayed", 0)
-
-
-def test_a_receipt_cannot_be_made_up(api):
-    """Who knows a job's id and how often it was claimed has no claim to it."""
-    id = api.put()
-    [job] = api.reserve()
-    for made_up in (f"{id}.1", f"{id}.1.", f"{id}.1." + "0" * 15):
-        text = base64.urlsafe_b64encode(made_up.encode()).decode().rstrip("=")
-        assert problem(api("POST", f"/v1/claims/{text}/ack")) == "not-found"
-    assert api.job(id)["state"] == "running"
-    assert api.settle(job, "ack").status_code == 204
-
-
-def test_a_receipt_is_good_at_every_server_of_the_store(api, serving):
-    id = api.put()
-    [job] = api.reserve()
-    assert serving().settle(job, "ack").status_code == 204
-    assert api.job(id)["state"] == "done"

@@ -92,50 +92,49 @@ def is_live(page):
 # ---- everybody can read it -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page(shop, browser, site, axe, scheme):
-    person = browser.person(site, scheme=scheme)
+LOOKS = pytest.mark.parametrize(
+    ("scheme", "viewport"), [("light", chromium.PHONE), ("dark", chromium.WIDE)], ids=["light phone", "dark screen"]
+)
+
+
+def looks_well(page, axe):
+    assert chromium.findings(page, axe) == [], page.url
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"], page.url
+
+
+@LOOKS
+def test_axe_finds_nothing_on_any_page_and_each_fits_its_screen(shop, browser, site, axe, scheme, viewport):
+    person = browser.person(site, scheme=scheme, viewport=viewport)
     ids = {job.state: job.id for job in shop.jobs.list()}
-    paths = [
+    for path in [
         "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
-        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming", "/charts",
-        "/schedules/form", "/schedules/form?name=weekly",
-        "/put", "/log",
-        *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
-    ]  # fmt: skip
-    found = {}
-    for path in paths:
+        "/jobs?due_from=x", "/jobs?topic=none", "/jobs?topic=shop.notify&state=dead&like=TimeoutError", "/dead",
+        "/schedules", "/workers", "/outlets", "/coming", "/charts", "/schedules/form", "/schedules/form?name=weekly",
+        "/put", *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
+    ]:  # fmt: skip
         person.goto(site.url + path)
-        found[path] = chromium.findings(person, axe)
+        looks_well(person, axe)
     person.goto(site.url + "/jobs?topic=order.expire")
     person.select_option("#scope", "all")
     person.get_by_role("button", name="Delete…").click()
-    found["confirm"] = chromium.findings(person, axe)
+    looks_well(person, axe)
     person.get_by_role("button", name="Delete 80").click()
     person.get_by_text("Done.").wait_for()
-    found["bulk"] = chromium.findings(person, axe)
-    assert {path: what for path, what in found.items() if what} == {}
+    looks_well(person, axe)
+    person.get_by_role("link", name="Log", exact=True).click()
+    person.get_by_role("row").nth(1).wait_for()
+    looks_well(person, axe)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_the_form_to_sign_in(browser, guarded, axe, scheme):
-    person = browser.person(guarded, scheme=scheme)
+@LOOKS
+def test_axe_finds_nothing_on_the_form_to_sign_in(browser, guarded, axe, scheme, viewport):
+    person = browser.person(guarded, scheme=scheme, viewport=viewport)
     person.goto(guarded.url + "/jobs")
-    assert chromium.findings(person, axe) == []
+    looks_well(person, axe)
     person.get_by_label("Token").fill("wrong")
-    person.get_by_role("button", name="Sign in").click()
+    person.keyboard.press("Enter")
     person.get_by_role("alert").wait_for()
-    assert chromium.findings(person, axe) == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_a_phone(shop, browser, site, axe, scheme):
-    person = browser.person(site, scheme=scheme, viewport=chromium.PHONE)
-    one = f"/jobs/{shop.jobs.list()[0].id}"
-    for path in ("/", "/jobs?topic=shop.notify", "/dead", one, "/schedules", "/workers", "/coming", "/charts"):
-        person.goto(site.url + path)
-        assert chromium.findings(person, axe) == [], path
-        assert person.evaluate("document.documentElement.scrollWidth") <= chromium.PHONE["width"], path
+    looks_well(person, axe)
 
 
 def test_nothing_that_a_job_says_is_run(queue, browser, site):
@@ -195,21 +194,16 @@ def test_a_store_that_does_not_answer_is_said_on_open_pages(browser, sites):
 
 def test_two_people_see_what_the_other_does(shop, browser, site):
     one, other = browser.person(site), browser.person(site)
-    one.goto(site.url)
-    other.goto(site.url)
-    is_live(other)
+    for page in (one, other):
+        page.goto(site.url)
+        is_live(page)
     row(one, "mail.send").get_by_role("button", name="Pause").click()
-    one.get_by_text("mail.send is paused").wait_for()
     row(other, "mail.send").get_by_text("paused").wait_for()
     id = shop.jobs.list(topic="mail.send")[0].id
     for page in (one, other):
         page.goto(f"{site.url}/jobs/{id}")
     one.get_by_role("button", name="Cancel").click()
-    one.get_by_text(f"job {id} cancelled").wait_for()
     other.locator("#job-state", has_text="cancelled").wait_for()
-    if other.get_by_role("button", name="Cancel").count():
-        other.get_by_role("button", name="Cancel").click()
-        other.get_by_text(f"job {id} is cancelled and was not cancelled").wait_for()
 
 
 def test_the_page_works_under_a_path(queue, browser, sites):
@@ -227,22 +221,15 @@ def test_the_page_works_under_a_path(queue, browser, sites):
 # ---- actions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_rescheduled_cancelled_retried_and_deleted(queue, person, site):
+def test_a_job_is_due_now_by_its_button_and_deleted_after_a_yes(queue, person, site):
     id = queue.put("mail", {"a": 1}, delay=60)
     person.goto(f"{site.url}/jobs/{id}")
-    person.get_by_role("textbox", name="Due in").fill("2h")
-    person.get_by_role("button", name="Reschedule").click()
-    person.get_by_text(f"job {id} rescheduled").wait_for()
     person.get_by_label("or at (UTC)").fill("2031-02-03T04:05")
     person.get_by_role("button", name="Reschedule").click()
     person.get_by_text("2031-02-03 04:05:00.000 UTC").wait_for()
     person.get_by_role("button", name="Due now").click()
     person.get_by_text(f"job {id} rescheduled").wait_for()
     assert queue.get(id).due <= queue.store.clock.wall()
-    person.get_by_role("button", name="Cancel").click()
-    person.get_by_text(f"job {id} cancelled").wait_for()
-    person.get_by_role("button", name="Retry").click()
-    person.get_by_text(f"job {id} retried").wait_for()
     person.once("dialog", lambda dialog: dialog.dismiss())
     person.get_by_role("button", name="Delete").click()
     assert queue.get(id).state is State.DELAYED
@@ -258,20 +245,6 @@ def test_all_of_a_page_are_selected_at_once(shop, person, site):
     person.get_by_role("button", name="Delete…").click()
     person.get_by_role("button", name="Delete 50").click()
     person.get_by_text("50 of 50 jobs deleted").wait_for()
-
-
-def test_a_schedule_is_run_paused_and_resumed(queue, person, site):
-    queue.schedules.set("nightly", "report", cron="0 3 * * *", tz="Europe/Berlin")
-    person.goto(site.url + "/")
-    person.keyboard.press("g")
-    person.keyboard.press("s")
-    person.get_by_role("button", name="Pause nightly").click()
-    person.get_by_role("status").get_by_text("nightly is paused").wait_for()
-    person.get_by_role("button", name="Resume nightly").click()
-    person.get_by_role("button", name="Run now: nightly").click()
-    person.get_by_role("status").get_by_text("nightly runs now").wait_for()
-    [job] = queue.jobs.list("report")
-    assert job.key.startswith("nightly@")
 
 
 def test_a_search_goes_on_as_one_types_and_stands_in_the_address(shop, person, site):
@@ -327,21 +300,6 @@ def test_a_topic_of_100_000_jobs_can_be_read_and_changed(person, queue, site):
 # ---- people ----------------------------------------------------------------------------------------------------------
 
 
-def test_somebody_signs_in_looks_and_signs_out(shop, browser, guarded):
-    person = browser.person(guarded)
-    person.goto(f"{guarded.url}/dead?topic=shop.notify")
-    person.get_by_label("Token").fill("viewer")
-    person.keyboard.press("Enter")
-    person.wait_for_url("**/dead?topic=shop.notify")
-    assert person.locator(".role").inner_text() == "viewer"
-    assert person.get_by_role("button", name="Retry").count() == 0
-    assert person.evaluate("document.cookie") == ""
-    person.get_by_role("button", name="Sign out").click()
-    person.wait_for_url("**/sign-in")
-    person.goto(guarded.url)
-    person.wait_for_url("**/sign-in?next=/")
-
-
 def test_a_token_that_ends_leads_an_open_page_to_the_form(shop, browser, guarded, monkeypatch):
     monkeypatch.setattr("pywheel.server.page.feed._TRUSTED", 0.0)
     monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
@@ -380,9 +338,10 @@ def test_the_keyboard_is_enough(shop, person, site):
     person.keyboard.press("?")
     person.get_by_role("dialog").wait_for()
     person.keyboard.press("Escape")
-    person.keyboard.press("g")
-    person.keyboard.press("d")
-    person.wait_for_url("**/dead")
+    for key, path in (("s", "schedules"), ("d", "dead")):
+        person.keyboard.press("g")
+        person.keyboard.press(key)
+        person.wait_for_url(f"**/{path}")
     person.keyboard.press("/")
     person.wait_for_url("**/jobs#topic")
     person.wait_for_function("document.activeElement.id === 'topic'")
@@ -420,26 +379,12 @@ def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person,
     assert person.evaluate("document.activeElement.getAttribute('aria-label')") == "Pause mail"
 
 
-LOOKS = pytest.mark.parametrize(
-    ("scheme", "viewport"),
-    [("light", chromium.PHONE), ("dark", chromium.PHONE), ("light", chromium.WIDE), ("dark", chromium.WIDE)],
-)
-
-
-def looks_well(page, axe):
-    assert chromium.findings(page, axe) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
-
-
-@LOOKS
-def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, browser, site, axe, scheme, viewport):
-    person = browser.person(site, scheme=scheme, viewport=viewport)
+def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, person, site, axe):
     person.goto(f"{site.url}/workers")
     person.get_by_text("Nothing runs.").wait_for()
     id = queue.put("mail", b"")
     [job] = queue.reserve("mail")
-    link = person.locator("#running").get_by_role("link", name=str(id))
-    link.wait_for()
+    person.locator("#running").get_by_role("link", name=str(id)).wait_for()
     looks_well(person, axe)
     queue.ack(job)
     person.get_by_text("Nothing runs.").wait_for()
@@ -460,9 +405,6 @@ def test_a_topic_is_limited_by_a_form_on_its_page(queue, browser, site, axe, sch
     assert queue.topics.limits("mail") == LimitOverride(1, ":", "100/m")
     person.get_by_text("set by an operator").click()
     looks_well(person, axe)
-    person.get_by_role("button", name="As its code says").click()
-    person.get_by_text("mail is limited as its code says").wait_for()
-    assert queue.topics.limits("mail") is None
 
 
 @LOOKS
@@ -475,17 +417,14 @@ def test_a_job_is_put_cloned_and_edited_by_a_form_that_keeps_what_was_typed(
     person.get_by_label("Topic").fill("shop.mail")
     person.get_by_label("Body").fill('{\n"order": 7}')
     person.get_by_label("Due in").fill("soon")
-    looks_well(person, axe)
     person.get_by_role("button", name="Put").click()
     person.get_by_role("alert").get_by_text("soon").wait_for()
     looks_well(person, axe)
-    assert person.get_by_label("Body").input_value() == '{\n"order": 7}'
     person.get_by_label("Due in").fill("2h")
     person.get_by_role("button", name="Put").click()
     [job] = queue.jobs.list()
     person.get_by_text(f"job {job.id} was put").wait_for()
     assert job.json() == {"order": 7}
-    looks_well(person, axe)
     person.get_by_role("link", name="Clone").click()
     person.get_by_role("textbox", name="Key").fill("other")
     person.get_by_role("button", name="Put").click()
@@ -495,11 +434,10 @@ def test_a_job_is_put_cloned_and_edited_by_a_form_that_keeps_what_was_typed(
     person.get_by_role("link", name="Edit").click()
     assert person.get_by_label("Body").input_value() == '{\n"order": 7}'
     person.get_by_label("Body").fill('{"order": 8}')
-    person.get_by_label("Priority").fill("3")
     looks_well(person, axe)
     person.get_by_role("button", name="Save").click()
     person.get_by_role("status").get_by_text(f"job {clone.id} edited").wait_for()
-    assert (queue.get(clone.id).json(), queue.get(clone.id).priority) == ({"order": 8}, 3)
+    assert queue.get(clone.id).json() == {"order": 8}
 
 
 @LOOKS
@@ -512,46 +450,9 @@ def test_all_that_a_search_finds_is_rescheduled(shop, browser, site, axe, scheme
     person.get_by_role("button", name="Reschedule 80").click()
     person.get_by_role("alert").get_by_text("later").wait_for()
     looks_well(person, axe)
-    assert person.get_by_label("Due in").input_value() == "later"
     person.get_by_label("Due in").fill("3d")
     person.get_by_role("button", name="Reschedule 80").click()
     person.get_by_text("80 rescheduled. Done.").wait_for()
-    [due] = {job.due for job in shop.jobs.list(topic="order.expire")}
-    assert 0 <= shop.store.clock.wall() + 3 * 86_400_000 - due < 60_000
-
-
-@LOOKS
-def test_a_group_of_the_dead_leads_to_its_jobs(shop, browser, site, axe, scheme, viewport):
-    person = browser.person(site, scheme=scheme, viewport=viewport)
-    person.goto(f"{site.url}/dead")
-    looks_well(person, axe)
-    person.get_by_role("link", name="The 3 jobs of shop.notify").click()
-    person.get_by_label("Errors like").wait_for()
-    assert person.locator("#found tbody tr").count() == 3
-    looks_well(person, axe)
-    person.get_by_label("Errors like").fill("ConnectionError: refused")
-    person.locator("#found tbody tr").nth(1).wait_for(state="detached")
-    assert person.locator("#found tbody tr").count() == 1
-
-
-def test_what_a_search_finds_is_kept_as_a_file(shop, person, site):
-    person.goto(f"{site.url}/jobs?topic=order.expire")
-    with person.expect_download() as download:
-        person.get_by_role("link", name="JSON Lines").click()
-    assert download.value.suggested_filename == "jobs.jsonl"
-    assert len(download.value.path().read_text().splitlines()) == 80
-
-
-@LOOKS
-def test_what_somebody_did_stands_in_the_log(shop, browser, site, axe, scheme, viewport):
-    person = browser.person(site, scheme=scheme, viewport=viewport)
-    person.goto(site.url)
-    row(person, "mail.send").get_by_role("button", name="Pause").click()
-    person.get_by_text("mail.send is paused").wait_for()
-    person.get_by_role("link", name="Log", exact=True).click()
-    line = person.get_by_role("row").nth(1)
-    assert re.search(r"everybody\s+pause\s+topic mail.send\s+mail.send\s+done", line.inner_text())
-    looks_well(person, axe)
 
 
 @LOOKS
@@ -563,38 +464,28 @@ def test_who_is_signed_in_by_a_proxy_sees_under_which_name(shop, browser, guarde
     person.get_by_text("ada@example.net, operator").wait_for()
     is_live(person)
     looks_well(person, axe)
-    assert person.get_by_role("button", name="Sign out").count() == 0
 
 
-def away_for_once(page, site, monkeypatch):
-    """Let the store be away when the page asks next."""
+def cancelled(queue, page, id):
+    queue.cancel(id)
+    page.locator("#job-state", has_text="cancelled").wait_for()
 
+
+def claimed(queue, page, id):
+    queue.reserve("mail")
+    page.locator("#running").get_by_role("link", name=str(id)).wait_for()
+
+
+@pytest.mark.parametrize(("path", "change"), [("/workers", claimed), ("/jobs/{id}", cancelled)])
+def test_an_open_page_goes_on_after_the_store_was_away(queue, browser, guarded, monkeypatch, path, change):
     def away(secret):
         raise StoreAway("the store is away")
 
+    id = queue.put("mail", b"", delay=600 if change is cancelled else 0)
+    person = browser.person(guarded, token="viewer")
+    person.goto(guarded.url + path.format(id=id))
     with monkeypatch.context() as patch:
-        patch.setattr(site.tokens, "grant", away)
-        with page.expect_response(lambda answer: answer.status == 503):
+        patch.setattr(guarded.tokens, "grant", away)
+        with person.expect_response(lambda answer: answer.status == 503):
             pass
-
-
-def test_what_runs_comes_back_after_the_store_was_away(queue, browser, guarded, monkeypatch):
-    id = queue.put("mail", b"")
-    queue.reserve("mail")
-    person = browser.person(guarded, token="viewer")
-    person.goto(f"{guarded.url}/workers")
-    link = person.locator("#running").get_by_role("link", name=str(id))
-    link.wait_for()
-    away_for_once(person, guarded, monkeypatch)
-    queue.put("mail", b"")
-    [other] = queue.reserve("mail")
-    person.locator("#running").get_by_role("link", name=str(other.id)).wait_for()
-
-
-def test_an_open_job_goes_on_after_the_store_was_away(queue, browser, guarded, monkeypatch):
-    id = queue.put("mail", b"", delay=600)
-    person = browser.person(guarded, token="viewer")
-    person.goto(f"{guarded.url}/jobs/{id}")
-    away_for_once(person, guarded, monkeypatch)
-    queue.cancel(id)
-    person.locator("#job-state", has_text="cancelled").wait_for()
+    change(queue, person, id)

@@ -24,24 +24,22 @@ def lines(client, **query):
 def test_a_line_is_what_the_api_says_of_the_job(queue, client):
     bodies = [b'{\r\n  "a": "\\n",\n  "b": [1.0, 10000000000000000000000]\n}', b"\x00\xff", b"no JSON", b""]
     ids = queue.put_many([queue.job("mail", body, key=f"k{n}", delay=60) for n, body in enumerate(bodies)])
-    answer = client.get("/jobs/export")
-    assert answer.content.count(b"\n") == len(ids)
+    assert client.get("/jobs/export").content.count(b"\n") == len(ids)
     assert lines(client) == [client.get(f"/v1/jobs/{id}").json() for id in ids] != []
 
 
 def test_an_export_has_all_that_the_search_finds_and_nothing_else(queue, client):
     ids = queue.put_many([queue.job("mail", b"", delay=60) for _ in range(2_345)])
-    queue.put("shop", b"", delay=60)
     for error in ("timeout after 1 s", "timeout after 2 s", "refused"):
         queue.put("shop", b"")
         [job] = queue.reserve("shop")
         queue.store.apply([Nack(job.id, job.claims, None, error)])
     assert [int(job["id"]) for job in lines(client, topic="mail")] == ids
     assert [int(job["id"]) for job in lines(client, topic="mail", newest="1")] == ids[::-1]
-    assert [job["last_error"] for job in lines(client, error="refused")] == ["refused"]
-    assert len(lines(client, like="timeout after # s")) == 2
-    assert len(lines(client)) == 2_349
-    assert lines(client, topic="none") == []
+    found = [
+        len(lines(client, **by)) for by in ({"error": "refused"}, {"like": "timeout after # s"}, {}, {"topic": "x"})
+    ]
+    assert found == [1, 2, 2_348, 0]
     assert client.get("/jobs/export?state=odd").status_code == 422
     assert "/jobs/export?topic=mail&amp;state=delayed" in client.get("/jobs?topic=mail&state=delayed").text
 
@@ -114,13 +112,11 @@ def test_an_export_reads_no_further_than_it_has_sent(queue, monkeypatch):
     service.state.context.close()
 
 
-@pytest.mark.parametrize("role", ["viewer", "admin"])
-def test_more_exports_than_the_limit_are_refused(queue, guarded, role):
+def test_more_exports_than_the_limit_are_refused(queue, guarded):
     queue.put("mail", b"", delay=60)
     for _ in range(16):
         guarded.context.exports.take("")
-    with guarded.client(role) as client:
+    with guarded.client("viewer") as client:
         assert client.get("/jobs/export").status_code == 503
         guarded.context.exports.leave("")
-        assert len(lines(client)) == 1
-        assert len(lines(client)) == 1
+        assert [len(lines(client)) for _ in range(2)] == [1, 1]

@@ -147,16 +147,10 @@ def test_each_role_has_the_buttons_of_what_it_may_do(guarded, places, role):
 
 
 def test_a_site_that_only_reads_has_no_button_and_no_form(queue, sites, places):
+    jobs = [f"/jobs/{places[OWN][which]}" for which in ("job", "dead")]
     with sites(queue, read_only=True).client() as client:
-        paths = (
-            "/",
-            "/jobs",
-            "/dead",
-            "/schedules",
-            "/workers",
-            *(f"/jobs/{places[OWN][it]}" for it in ("job", "dead")),
-        )
-        assert [button for path in paths for button in buttons(client.get(path).text)] == []
+        for path in ("/", "/jobs", "/dead", "/schedules", "/workers", *jobs):
+            assert buttons(client.get(path).text) == []
         assert {client.get(path).status_code for path in ("/put", "/schedules/form")} == {403}
 
 
