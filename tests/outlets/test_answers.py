@@ -33,25 +33,18 @@ def notes(queue):
 
 
 @on_a_loop
-async def test_the_last_answer_is_kept_when_it_is_closed(queue, answers):
+async def test_the_last_answer_is_kept_when_it_is_closed_and_from_time_to_time(queue, answers, monkeypatch):
     answers.note(HOOK, "200")
     answers.note(HOOK, None, ValueError("no"))
     await answers.flush()
     [(name, answer)] = notes(queue).items()
     assert (name, answer) == ("outlet:shop", answers.last)
     assert (answer.target, answer.status, answer.error) == ("https://a.example/hook", None, "ValueError: no")
-
-
-@on_a_loop
-async def test_while_there_are_deliveries_it_is_kept_from_time_to_time(queue, answers, monkeypatch):
     monkeypatch.setattr(module, "_KEEP", 0.01)
-
-    answers.note(HOOK, "200")
-    while not notes(queue):
-        await asyncio.sleep(0.01)
-    answers.note(HOOK, "204")
-    while notes(queue)["outlet:shop"].status != "204":
-        await asyncio.sleep(0.01)
+    for status in ("200", "204"):
+        answers.note(HOOK, status)
+        while notes(queue)["outlet:shop"].status != status:
+            await asyncio.sleep(0.001)
 
 
 @on_a_loop
@@ -133,24 +126,22 @@ def test_a_store_that_is_away_holds_up_no_delivery(endpoint, caplog):
     assert len(caplog.records) == 2
 
 
-@pytest.mark.parametrize("name", ["", "a:b", "x" * 101])
-def test_a_name_that_no_note_can_have_is_refused(name):
-    with pytest.raises(BadOption, match="name of an outlet"):
-        inside(name=name)
+def test_a_name_that_no_note_can_have_is_refused_and_any_topic_gives_one(endpoint):
+    for name in ("", "a:b", "x" * 101):
+        with pytest.raises(BadOption, match="name of an outlet"):
+            inside(name=name)
+    for topic in ("a:b", "x" * 16_000, "täglich"):
+        with JobQueue("memory:") as queue:
+            outlet = inside(endpoint.url())
+            outlet.attach(topic, queue.store, 1)
+            assert deliver(outlet) is None
+            assert len(notes(queue)) == 1
 
 
-@pytest.mark.parametrize("topic", ["a:b", "x" * 16_000, "täglich"])
-def test_any_topic_gives_a_name(endpoint, topic):
-    with JobQueue("memory:") as queue:
-        outlet = inside(endpoint.url())
-        outlet.attach(topic, queue.store, 1)
-        assert deliver(outlet) is None
-        assert len(notes(queue)) == 1
-
-
-@given(st.text(max_size=60))
-def test_anything_can_be_shown(text):
+@given(st.text(max_size=60), st.integers(0, 2**63 - 1), st.integers(0, 2**45))
+def test_anything_can_be_shown_and_an_id_of_a_delivery_can_be_signed(text, id, created):
     assert "?" not in shown("https://" + text)
+    assert "." not in delivery_id(a_job(id=id)._replace(created=created))
 
 
 @given(
@@ -159,8 +150,3 @@ def test_anything_can_be_shown(text):
 def test_whatever_an_endpoint_says_for_retry_after_is_a_time_within_a_day_or_nothing(text):
     delay = retry_after(text, 1_700_000_000)
     assert delay is None or 0 <= delay <= 86_400
-
-
-@given(st.integers(0, 2**63 - 1), st.integers(0, 2**45))
-def test_an_id_of_a_delivery_can_be_signed(id, created):
-    assert "." not in delivery_id(a_job(id=id)._replace(created=created))

@@ -32,6 +32,17 @@ def clock():
     return Clock()
 
 
+async def delay_of(shares, job):
+    """Return for how many seconds a job is given back."""
+    with pytest.raises(NotNow) as later:
+        await shares.enter("a", job)
+    return later.value.delay / 1000
+
+
+def all_idle(shares):
+    return all(target.idle for target in shares._targets.values())
+
+
 @on_a_loop
 async def test_a_target_has_so_many_calls_and_no_more(clock):
     shares = Shares(3, clock=clock)
@@ -47,16 +58,11 @@ async def test_a_target_has_so_many_calls_and_no_more(clock):
 @on_a_loop
 async def test_those_that_are_given_back_have_their_turns_one_after_the_other(clock):
     """At the rate at which the target takes them: they do not come all at once, nor again and again."""
-
     shares = Shares(2, clock=clock)
     for _ in range(2):
         await shares.enter("a", JOB)
     clock.now += 10
-    delays = []
-    for _ in range(100):
-        with pytest.raises(NotNow) as later:
-            await shares.enter("a", a_job(claims=30, attempt=1))
-        delays.append(later.value.delay / 1000)
+    delays = [await delay_of(shares, a_job(claims=30, attempt=1)) for _ in range(100)]
     assert delays[0] < 1
     assert 300 <= max(delays) <= 331  # not for ever: it may be quick again
     assert all(later > sooner for sooner, later in itertools.pairwise(delays[:40:5]))
@@ -66,16 +72,11 @@ async def test_those_that_are_given_back_have_their_turns_one_after_the_other(cl
 @on_a_loop
 async def test_a_job_comes_soon_at_first_and_seldom_once_it_was_given_back_often(clock):
     """A target that only paused takes all at once; one that hangs is not asked for each of its jobs again and again."""
-
     shares = Shares(1, clock=clock)
     await shares.enter("a", JOB)
     clock.now += 10
-    longest = []
-    for times in range(20):
-        for _ in range(40):
-            with pytest.raises(NotNow) as later:
-                await shares.enter("a", a_job(claims=1 + times, attempt=1))
-        longest.append(later.value.delay / 1000)
+    jobs = [a_job(claims=1 + times, attempt=1) for times in range(20)]
+    longest = [[await delay_of(shares, job) for _ in range(40)][-1] for job in jobs]
     assert longest[0] < 0.3
     assert all(delay >= 250 for delay in longest[11:])
 
@@ -96,23 +97,7 @@ async def test_a_job_waits_here_for_a_target_that_is_quick(clock):
     third.answered()
     for call in [await waiting[1], await waiting[2]]:
         call.answered()
-    [target] = shares._targets.values()
-    assert target.idle
-
-
-@on_a_loop
-async def test_who_waited_in_vain_says_so_to_the_others(clock):
-    shares = Shares(1, clock=clock)
-    call = await shares.enter("a", JOB)
-    with pytest.raises(NotNow):  # after a moment
-        await shares.enter("a", JOB)
-    [target] = shares._targets.values()
-    assert target.stalled
-    with pytest.raises(NotNow):  # at once
-        await shares.enter("a", JOB)
-    call.answered()
-    (await shares.enter("a", JOB)).answered()
-    assert target.idle
+    assert all_idle(shares)
 
 
 @pytest.mark.parametrize("moment", ["waits", "was given a place"])
@@ -122,16 +107,26 @@ async def test_a_job_that_is_cancelled_while_it_waits_leaves_its_place_to_the_ne
     call = await shares.enter("a", JOB)
     first, second = [asyncio.create_task(shares.enter("a", JOB)) for _ in range(2)]
     await asyncio.sleep(0)
+    if moment == "was given a place":
+        call.answered()
+    first.cancel()
     if moment == "waits":
-        first.cancel()
         await asyncio.sleep(0)
         call.answered()
-    else:
-        call.answered()
-        first.cancel()
     (await second).answered()
-    [target] = shares._targets.values()
-    assert target.idle
+    assert all_idle(shares)
+
+
+@on_a_loop
+async def test_who_waited_in_vain_says_so_to_the_others(clock):
+    shares = Shares(1, clock=clock)
+    call = await shares.enter("a", JOB)
+    await delay_of(shares, JOB)  # after a moment
+    assert shares._targets["a"].stalled
+    await delay_of(shares, JOB)  # at once
+    call.answered()
+    (await shares.enter("a", JOB)).answered()
+    assert all_idle(shares)
 
 
 @on_a_loop
@@ -157,20 +152,14 @@ async def test_a_target_that_failed_again_and_again_is_left_alone_and_then_tried
 
 
 @on_a_loop
-async def test_it_is_never_left_alone_for_long(clock):
+async def test_one_that_answers_now_and_then_is_not_left_alone_and_none_is_for_long(clock):
     shares = Shares(10, trips=3, clock=clock)
+    for _ in range(10):
+        for end in ("failed", "failed", "answered"):
+            getattr(await shares.enter("a", JOB), end)()
     for _ in range(30):
         (await shares.enter("a", JOB)).failed()
         clock.now += 70
-
-
-@on_a_loop
-async def test_one_that_answers_now_and_then_is_not_left_alone(clock):
-    shares = Shares(10, trips=3, clock=clock)
-    for _ in range(10):
-        (await shares.enter("a", JOB)).failed()
-        (await shares.enter("a", JOB)).failed()
-        (await shares.enter("a", JOB)).answered()
 
 
 @on_a_loop
@@ -266,23 +255,6 @@ def test_no_place_is_lost_and_none_is_given_twice(steps):
 
 
 # ---- by workers -----------------------------------------------------------------------------------------------------
-
-
-def test_jobs_for_others_are_delivered_while_one_endpoint_hangs(queue):
-    with ExitStack() as stack:
-        hanging, healthy = [stack.enter_context(Endpoint()) for _ in range(2)]
-        hanging.answers["/"] = hang
-        queue.handler("t", concurrency=8)(inside(per_host=3, timeout=60))
-        lost = queue.put_many(queue.job("t", to=hanging.url()) for _ in range(50))
-        stack.enter_context(working(queue))
-        until(lambda: len(hanging.requests) == 3)
-        others = queue.put_many(queue.job("t", to=healthy.url()) for _ in range(100))
-        for id in others:
-            assert finished(queue, id).state is State.DONE
-        assert len(hanging.requests) == 3
-        for id in lost:
-            queue.cancel(id)
-        hanging.close()
 
 
 def test_jobs_are_delivered_while_many_endpoints_hang(queue):

@@ -1,6 +1,5 @@
 """Deliveries by HTTP: the request, and the outcome of each answer."""
 
-import json
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -14,7 +13,6 @@ from pywheel.outlets import Webhook
 from pywheel.outlets.contract import delivery_id
 from pywheel.outlets.webhook import DeliveryFailed, decoded, retry_after, signature
 from pywheel.testing import run_due
-from tests.jobs.waiting import finished, working
 from tests.outlets.conftest import SECRET, a_job, deliver, inside
 from tests.outlets.endpoint import answer
 
@@ -25,38 +23,26 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 # ---- what is sent ---------------------------------------------------------------------------------------------------
 
 
-def test_a_job_goes_where_it_says(endpoint, queue):
-    queue.handler("t")(inside())
-    id = queue.put("t", {"n": 1}, to=endpoint.url("/hook?x=1"))
-    with working(queue):
-        assert finished(queue, id).state is State.DONE
-    [request] = endpoint.requests
+def test_a_job_goes_where_it_says_or_to_the_outlets_url(endpoint, queue):
+    queue.handler("t")(inside(endpoint.url("/mine"), allow_to=[endpoint.url("/hook")]))
+    queue.put_many([queue.job("t", {"n": 1}, to=endpoint.url("/hook?x=1")), queue.job("t")])
+    assert run_due(queue) == 2
+    request, other = sorted(endpoint.requests, key=lambda request: request.path)
     assert (request.method, request.path, request.body) == ("POST", "/hook?x=1", b'{"n":1}')
     assert request.headers["host"] == f"127.0.0.1:{endpoint.port}"
     assert request.headers["content-type"] == "application/json"
     assert "webhook-signature" not in request.headers
-
-
-def test_a_job_that_does_not_say_goes_to_the_outlets_url(endpoint, queue):
-    queue.handler("t")(inside(endpoint.url("/mine"), allow_to=[endpoint.url("/its")]))
-    queue.put("t")
-    queue.put("t", to=endpoint.url("/its"))
-    assert run_due(queue) == 2
-    assert sorted(endpoint.paths()) == ["/its", "/mine"]
+    assert other.path == "/mine"
 
 
 def test_a_job_without_a_url_is_dead_and_says_what_is_missing(endpoint):
     error = deliver(inside())
-    assert isinstance(error, GiveUp)
-    assert "to=" in str(error)
-
-
-def test_the_vector_of_the_specification():
-    signed = signature([decoded(SECRET)], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
-    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert (type(error), "to=" in str(error)) == (GiveUp, True)
 
 
 def test_a_signature_is_what_standard_webhooks_verify(endpoint):
+    signed = signature([decoded(SECRET)], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="  # the vector of the specification
     job = a_job('{"text": "täglich"}'.encode())
     assert deliver(inside(endpoint.url(), secrets=SECRET), job) == [None]
     [request] = endpoint.requests
@@ -99,11 +85,11 @@ def test_headers_of_a_job_are_sent_that_are_named_and_no_others(endpoint):
 
 
 @pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "a\nb", "a\0b", "☃", "x" * 9_000])
-@pytest.mark.parametrize("name", ["tenant", "content-type", "traceparent"])
-def test_a_header_that_http_does_not_send_makes_its_job_dead(endpoint, name, value):
-    error = deliver(inside(endpoint.url(), pass_headers=["tenant"]), a_job(headers={name: value}))[0]
-    assert isinstance(error, GiveUp)
-    assert name in str(error)
+def test_a_header_that_http_does_not_send_makes_its_job_dead(endpoint, value):
+    names = ["tenant", "content-type", "traceparent"]
+    jobs = [a_job(headers={name: value}) for name in names]
+    for name, error in zip(names, deliver(inside(endpoint.url(), pass_headers=["tenant"]), *jobs), strict=True):
+        assert (type(error), name in str(error)) == (GiveUp, True)
     assert endpoint.requests == []
 
 
@@ -132,7 +118,7 @@ def test_an_outlet_that_makes_no_sense_is_refused(options):
 # ---- answers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+@pytest.mark.parametrize("status", [200, 201, 204, 299])
 def test_only_2xx_is_success(endpoint, status):
     endpoint.answers["/"] = b"HTTP/1.1 %d X\r\n\r\n" % status if status == 204 else answer(status, b"fine")
     outlet = inside(endpoint.url())
@@ -140,72 +126,66 @@ def test_only_2xx_is_success(endpoint, status):
     assert (outlet.answers.last.status, outlet.answers.last.error) == (str(status), None)
 
 
-@pytest.mark.parametrize("status", [300, 304, 400, 401, 403, 404, 418, 500, 502, 503, 599])
+@pytest.mark.parametrize("status", [300, 304, 400, 404, 418, 500, 503, 599])
 def test_the_rest_is_a_failed_attempt_that_says_what_was_answered(endpoint, status):
     endpoint.answers["/"] = answer(status, b"" if status == 304 else b"<b>no\x1b[31m\r\n\0 room</b>")
     error = deliver(inside(endpoint.url("/?token=secret")))
-    assert isinstance(error, DeliveryFailed)
-    assert error.status == status
+    assert (type(error), error.status) == (DeliveryFailed, status)
     assert f"answered {status}" in str(error)
     assert "secret" not in str(error)
-    if status != 304:
-        assert "room</b>" in str(error)
-        assert str(error).isprintable()
+    assert status == 304 or "room</b>" in str(error)
+    assert status == 304 or str(error).isprintable()
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("location", ["http://127.0.0.1:1/", "/other", "http://169.254.169.254/latest"])
-def test_a_redirect_is_not_followed(endpoint, status, location):
-    endpoint.answers["/"] = answer(status, b"", b"Location: " + location.encode())
-    error = deliver(inside(endpoint.url()))
-    assert "redirects" in str(error)
-    assert endpoint.paths() == ["/"]
+def test_a_redirect_is_not_followed(endpoint, status):
+    for location in (b"http://127.0.0.1:1/", b"/other", b"http://169.254.169.254/latest"):
+        endpoint.answers["/"] = answer(status, b"", b"Location: " + location)
+        assert "redirects" in str(deliver(inside(endpoint.url())))
+    assert endpoint.paths() == ["/"] * 3
 
 
-@pytest.mark.parametrize("status", [429, 502, 503, 504])
 @pytest.mark.parametrize(
-    ("said", "delay"),
-    [("7", 7_000), (" 7 ", 7_000), ("0", 0), ("999999999999999999999", 86_400_000), ("86401", 86_400_000)],
+    ("status", "said", "delay"),
+    [
+        *((status, "7", 7_000) for status in (429, 502, 503, 504)),
+        (503, " 7 ", 7_000),
+        (503, "0", 0),
+        *((503, said, 86_400_000) for said in ("86401", "9" * 21)),
+    ],
 )
 def test_an_endpoint_may_say_when_to_come_again(endpoint, status, said, delay):
     endpoint.answers["/"] = answer(status, b"busy", b"Retry-After: " + said.encode())
     error = deliver(inside(endpoint.url()))
-    assert isinstance(error, RetryLater)
-    assert (error.delay, error.least) == (delay, True)
+    assert (type(error), error.delay, error.least) == (RetryLater, delay, True)
     assert "busy" in str(error)
 
 
 def test_a_date_says_it_too():
     now = datetime(2030, 1, 1, tzinfo=UTC)
-    assert retry_after(format_datetime(now + timedelta(seconds=90), usegmt=True), now.timestamp()) == 90
-    assert retry_after(format_datetime(now - timedelta(days=9), usegmt=True), now.timestamp()) == 0
-    assert retry_after(format_datetime(now + timedelta(days=9), usegmt=True), now.timestamp()) == 86_400
+    for days, seconds in ((0, 90), (-9, 0), (9, 86_400)):
+        said = format_datetime(now + timedelta(days=days, seconds=90), usegmt=True)
+        assert retry_after(said, now.timestamp()) == seconds
 
 
 @pytest.mark.parametrize(
-    "said", ["", "soon", "-5", "1.5", "1e9", "٣", "\u00b2", "0x10", "Mon, 99 Foo 9999", "x" * 8_000]
+    ("status", "said"),
+    [
+        *((503, said) for said in ["Mon, 99 Foo 9999", "x" * 8_000, *" soon -5 1.5 1e9 ٣ \u00b2 0x10".split(" ")]),
+        *((status, "7") for status in (200, 400, 500)),  # who is not asked to does not throttle
+    ],
 )
-def test_what_is_not_understood_is_left_to_the_ladder(endpoint, said):
-    assert retry_after(said, 0.0) is None
-    endpoint.answers["/"] = answer(503, b"", b"Retry-After: " + said.encode())
-    assert isinstance(deliver(inside(endpoint.url())), DeliveryFailed)
-
-
-@pytest.mark.parametrize("status", [200, 400, 500])
-def test_who_is_not_asked_to_does_not_throttle(endpoint, status):
-    endpoint.answers["/"] = answer(status, b"", b"Retry-After: 7")
-    assert not isinstance(deliver(inside(endpoint.url())), RetryLater)
+def test_what_is_not_understood_is_left_to_the_ladder(endpoint, status, said):
+    endpoint.answers["/"] = answer(status, b"", b"Retry-After: " + said.encode())
+    assert type(deliver(inside(endpoint.url()))) is (DeliveryFailed if status != 200 else type(None))
 
 
 def test_an_endpoint_that_is_gone_is_disabled_and_its_jobs_are_dead_at_once(endpoint):
     endpoint.answers["/gone"] = answer(410)
-    outlet = inside(name="shop")
-    gone, other = a_job(headers={"to": endpoint.url("/gone")}), a_job(headers={"to": endpoint.url("/other")})
-    first, second, third = deliver(outlet, gone, gone, other)
-    assert isinstance(first, GiveUp)
-    assert isinstance(second, GiveUp)
+    gone, other = (a_job(headers={"to": endpoint.url(path)}) for path in ("/gone", "/other"))
+    first, second, third = deliver(inside(name="shop"), gone, gone, other)
+    assert (type(first), type(second), third) == (GiveUp, GiveUp, None)
     assert "pywheel outlets enable shop" in str(second)
-    assert third is None
     assert endpoint.paths() == ["/gone", "/other"]
 
 
@@ -225,13 +205,3 @@ def test_a_job_with_more_attempts_than_the_ladder_goes_on_with_the_last_step_unt
         endpoint.answers["/"] = answer(410)
         assert run_due(queue) == 1
         assert queue.get(id).state is State.DEAD
-
-
-def test_a_jobs_error_says_what_the_endpoint_answered(endpoint, queue):
-    queue.handler("t")(inside(endpoint.url()))
-    endpoint.answers["/"] = answer(422, json.dumps({"why": "no such order"}).encode())
-    id = queue.put("t", max_attempts=1)
-    run_due(queue)
-    job = queue.get(id)
-    assert job.state is State.DEAD
-    assert job.last_error.endswith('answered 422: {"why": "no such order"}')
