@@ -1,5 +1,6 @@
 """Each refusal of a command names the right way to write it."""
 
+import itertools
 import re
 import sys
 
@@ -11,6 +12,7 @@ from pywheel.cli.app import PARTS, app
 from pywheel.jobs.checks import needed
 
 NO_ZONE = "'2030-01-31T06:00:00' has no time zone: write it like 2030-01-31T12:00:00+01:00"
+NUMBERS = itertools.count()
 
 
 @pytest.mark.parametrize(
@@ -68,41 +70,40 @@ def test_every_command_is_listed_once_under_a_heading():
     assert sorted(names) == sorted(get_command(app).commands)
 
 
-def test_a_spool_that_is_not_there_is_called_a_spool(call, tmp_path):
+def test_what_is_not_there_is_named_as_it_was_asked_for(call, queue, tmp_path):
     code, _, err = call("spool", "show", "--spool", f"sqlite:///{tmp_path}/spool.db")
-    assert code == 3
-    assert err == f"pywheel: there is no spool at {tmp_path}/spool.db: --spool says where it is\n"
-
-
-def test_a_job_that_is_not_there_is_named_as_it_was_asked_for(call, queue):
+    assert (code, err) == (3, f"pywheel: there is no spool at {tmp_path}/spool.db: --spool says where it is\n")
     queue.put("mail", 1)
     assert call("show", "order-7", "--topic", "mail")[2] == "pywheel: there is no job 'order-7' of topic 'mail'\n"
     assert call("show", "77")[2] == "pywheel: there is no job 77\n"
 
 
-@pytest.mark.parametrize("line", ["import nothing_is_called_so", "1 +"])
-def test_a_program_that_cannot_be_imported_shows_its_own_lines_and_none_of_ours(call, tmp_path, monkeypatch, line):
-    (tmp_path / "broken_shop.py").write_text(f"x = 1\n{line}\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    code, out, err = call("work", "broken_shop:queue")
-    assert (code, out) == (2, "")
-    assert 'broken_shop.py", line 2' in err
-    assert "src/pywheel" not in err
-    assert err.splitlines()[-1].startswith("pywheel: broken_shop cannot be imported: ")
+@pytest.fixture
+def refused(call, tmp_path, monkeypatch):
+    """Run a command with a program that does not work; return what it says."""
+
+    def refused(command, source, line):
+        name = f"broken_shop_{next(NUMBERS)}"
+        (tmp_path / f"{name}.py").write_text(source)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        code, out, err = call(command, f"{name}:queue")
+        assert (code, out) == (2, "")
+        assert f'{name}.py", line {line}' in err
+        assert "src/pywheel" not in err  # its own lines, and none of ours
+        return err.splitlines()[-1].replace(name, "shop")
+
+    return refused
 
 
 @pytest.mark.parametrize("command", ["work", "serve"])
-def test_a_program_that_cannot_say_where_its_store_is_shows_its_own_lines(call, tmp_path, monkeypatch, command):
-    program = "def place():\n    raise KeyError('SHOP')\n\nqueue = JobQueue(place)\nqueue.handler('t')(print)\n"
-    (tmp_path / f"lost_{command}.py").write_text(f"from pywheel import JobQueue\n{program}")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    code, out, err = call(command, f"lost_{command}:queue")
-    assert (code, out) == (2, "")
-    assert f'lost_{command}.py", line 3' in err
-    assert "src/pywheel" not in err
-    assert err.splitlines()[-1] == "pywheel: the program does not say where its store is: KeyError: 'SHOP'"
+def test_a_program_that_does_not_work_shows_its_own_lines(refused, command):
+    for line in ("import nothing_is_called_so", "1 +"):
+        assert refused(command, f"x = 1\n{line}\n", 2).startswith("pywheel: shop cannot be imported: ")
+    source = "from pywheel import JobQueue\ndef place():\n    raise KeyError('SHOP')\n"
+    source += "queue = JobQueue(place)\nqueue.handler('t')(print)\n"
+    said = refused(command, source, 3)
+    assert said == "pywheel: the program does not say where its store is: KeyError: 'SHOP'"
 
 
 def test_a_package_that_is_missing_has_its_own_name_and_that_of_its_extra():

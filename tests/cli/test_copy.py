@@ -12,15 +12,11 @@ def other(tmp_path):
     return f"sqlite:///{tmp_path}/other.db"
 
 
-def test_a_dry_run_says_how_many_and_makes_nothing(call, queue, url, other, tmp_path):
-    queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
-    assert call("copy", url, other, "--dry-run") == (0, "7 live jobs would be carried, and 0 finished ones\n", "")
-    assert not (tmp_path / "other.db").exists()
-
-
-def test_a_copy_goes_beside_and_says_how_to_go_on(call, queue, url, other):
+def test_a_copy_goes_beside_and_says_how_to_go_on(call, queue, url, other, tmp_path):
     queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
     queue.cancel(queue.put("t"))
+    assert call("copy", url, other, "--dry-run") == (0, "7 live jobs would be carried, and 1 finished ones\n", "")
+    assert not (tmp_path / "other.db").exists()
     code, out, err = call("copy", url, other)
     assert (code, out) == (0, "7 carried, 0 brought up to date: 7 there, 0 still to come; finished: 1\n")
     assert "--switch goes over to it" in err
@@ -51,9 +47,7 @@ def test_what_still_runs_ends_a_switch_and_nothing_stays_paused(call, queue, url
     queue.put("t")
     [job] = queue.reserve("t")
     code, _, err = call("copy", url, other, "--switch", "--wait", "0.1s")
-    assert code == 3
-    assert "still runs 1 of 't'" in err
-    assert "the same command goes on where it was" in err
+    assert (code, "still runs 1 of 't'" in err, "the same command goes on where it was" in err) == (3, True, True)
     assert [topic.paused for topic in queue.topics.list()] == [False]
     assert queue.ack(job)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pywheel import __version__, implementation
 from pywheel.cli.app import app
 from tests.isolated.child import environment, run
 
@@ -32,15 +33,7 @@ def test_on_a_terminal_a_table_is_cut_to_its_width_and_short_columns_stay(call, 
     titles, row = STYLE.sub("", call("list")[1]).splitlines()
     assert len(row) <= 100
     assert titles.split() == ["id", "topic", "state", "due", "attempt", "body"]  # those in which something stands
-    assert [cell[:9] for cell in row.split()] == [
-        "1",
-        "xxxxxxxxx",
-        "delayed",
-        *(part[:9] for part in row.split()[3:6]),
-        '{"order":',
-    ]
-    assert re.search(r" [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}Z ", row)
-    assert "xx\N{HORIZONTAL ELLIPSIS}" in row
+    assert re.match(r' *1 +x+… +delayed +\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ +0\S* +\{"order":', row)
     assert max(map(len, STYLE.sub("", call("counts")[1]).splitlines())) <= 100
 
 
@@ -60,13 +53,10 @@ def test_every_command_that_prints_has_json():
         assert ("as_json" in command.callback.__annotations__) is (name not in without), name
 
 
-@pytest.mark.stress
-def test_the_version_can_be_asked_for_as_of_any_program():
-    from pywheel import __version__, implementation
-
-    result = run("-m", "pywheel.cli", "--version")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"pywheel {__version__} ({implementation}), Python 3.")
+def test_the_version_can_be_asked_for_as_of_any_program(call):
+    code, out, err = call("--version")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"pywheel {__version__} ({implementation}), Python 3.")
 
 
 # ---- streams --------------------------------------------------------------------------------------------------------

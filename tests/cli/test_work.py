@@ -42,11 +42,8 @@ def job(id):
         ("shop_of_a_test:quue", (), r"no quue in shop_of_a_test, did you mean queue\?"),
         ("shop_of_a_test:queue", ("close", "mial"), "no handler for 'mial', did you mean mail"),
         ("shop_of_a_test:queue", ("x",), "there are mail, close"),
-        ("./shop.py:queue", (), "write shop:queue$"),
-        ("shop.py:queue", (), "write shop:queue$"),
-        ("shop/jobs.py:queue", (), "write shop.jobs:queue$"),
-        ("./shop/jobs:queue", (), "write shop.jobs:queue$"),
-        (".shop:queue", (), "write shop:queue$"),
+        *((wrong, (), "write shop:queue$") for wrong in ("./shop.py:queue", "shop.py:queue", ".shop:queue")),
+        *((wrong, (), "write shop.jobs:queue$") for wrong in ("shop/jobs.py:queue", "./shop/jobs:queue")),
         ("/srv/shop.py:queue", (), "change into /srv and write shop:queue$"),
         ("../a b/shop.py:queue", (), "change into ../a b and write shop:queue$"),
         ("shop.py", (), "write it like shop.jobs:queue$"),
@@ -100,13 +97,10 @@ def test_a_drain_says_how_many_handlers_are_under_way(capsys):
     drain = _Drain(TERMS)
     for id in range(1, 7):
         drain(JobStarted(job(id), 0.0))
-    drain(JobEnded(job(1), Outcome.DONE, State.DONE, 0.1, None))
-    drain(JobGivenBack(job(2)))
-    drain(LeaseLost(job(3)))
+    for end in (JobEnded(job(1), Outcome.DONE, State.DONE, 0.1, None), JobGivenBack(job(2)), LeaseLost(job(3))):
+        drain(end)
     drain(WorkerDrains("w", 30.0))
-    said = capsys.readouterr().err
-    assert "3 handlers under way, 30 s for them" in said
-    assert "Ctrl-C once more ends it" in said
+    assert "3 handlers under way, 30 s for them; Ctrl-C once more ends it" in capsys.readouterr().err
     _Drain(TERMS)(WorkerDrains("w", 1.5))
     assert "no handler is under way" in capsys.readouterr().err
 
