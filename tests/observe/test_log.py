@@ -2,22 +2,10 @@
 
 import logging
 
+import pytest
+
 from pywheel import StoreBusy
-from pywheel.events import (
-    ClockStepped,
-    JobDied,
-    JobEnded,
-    JobGivenBack,
-    JobSkipped,
-    JobsPut,
-    LeaseLost,
-    PoolStuck,
-    StoreBack,
-    StoreFailed,
-    WorkerDrains,
-    WorkerStarted,
-    WorkerStopped,
-)
+from pywheel import events as e
 from pywheel.jobs import Job, Outcome, State
 from pywheel.observe import log
 
@@ -31,58 +19,45 @@ def lines(caplog, *events):
     return [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
-def test_what_goes_wrong_is_logged_and_what_goes_well_is_not(caplog):
-    assert lines(
-        caplog,
-        JobsPut("t", 1),
-        JobEnded(JOB, Outcome.DONE, State.DONE, 0.1, None),
-        JobEnded(JOB, Outcome.FAILED, State.DELAYED, 0.1, "ValueError: no"),
-        JobEnded(JOB, Outcome.FAILED, State.DEAD, 0.1, "x" * 999),
-        JobDied(JOB),
-        LeaseLost(JOB),
-        JobGivenBack(JOB),
-        JobGivenBack(JOB, 2.5),
-        JobSkipped(JOB, "the schedule is paused"),
-    ) == [
-        ("WARNING", 'attempt_failed job=7 topic=t key="a b" attempt=2 error_text="ValueError: no"'),
-        ("WARNING", f'attempt_failed job=7 topic=t key="a b" attempt=2 error_text={"x" * 200}'),
-        ("ERROR", 'job_dead job=7 topic=t key="a b" attempt=2'),
-        ("ERROR", 'job_dead job=7 topic=t key="a b" attempt=2 reason="lease_lost"'),
-        ("WARNING", 'lease_lost job=7 topic=t key="a b" attempt=2'),
-        ("INFO", 'job_given_back job=7 topic=t key="a b" attempt=2'),
-        ("INFO", 'job_skipped job=7 topic=t key="a b" attempt=2 reason="the schedule is paused"'),
+NO_ROOM, BUSY = OSError("no room"), StoreBusy("jobs.db: try again")
+OF_JOB = 'job=7 topic=t key="a b" attempt=2'
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "text"),
+    [
+        (e.JobsPut("t", 1), None, None),  # what goes well
+        (e.JobEnded(JOB, Outcome.DONE, State.DONE, 0.1, None), None, None),
+        (e.JobGivenBack(JOB, 2.5), None, None),
+        (
+            e.JobEnded(JOB, Outcome.FAILED, State.DELAYED, 0.1, "ValueError: no"),
+            "WARNING",
+            f'attempt_failed {OF_JOB} error_text="ValueError: no"',
+        ),
+        (e.JobDied(JOB), "ERROR", f'job_dead {OF_JOB} reason="lease_lost"'),
+        (e.LeaseLost(JOB), "WARNING", f"lease_lost {OF_JOB}"),
+        (e.JobGivenBack(JOB), "INFO", f"job_given_back {OF_JOB}"),
+        (e.JobSkipped(JOB, "it is paused"), "INFO", f'job_skipped {OF_JOB} reason="it is paused"'),
+        (e.WorkerStarted("w", "sqlite:////x.db"), "INFO", 'worker_started worker=w store="sqlite:////x.db"'),
+        (e.StoreFailed(NO_ROOM, 2, 5), "ERROR", "store_error failures=2 unsettled=5"),
+        (e.StoreFailed(BUSY, 1, 0), "ERROR", 'store_error failures=1 unsettled=0 error_text="jobs.db: try again"'),
+        (e.StoreBack(2), "WARNING", "store_back failures=2"),
+        (e.PoolStuck("t", 3), "WARNING", "pool_stuck topic=t count=3"),
+        (e.ClockStepped(-3600.00049), "WARNING", "clock_stepped seconds=-3600.0"),
+        (e.WorkerDrains("w", 30.0), "INFO", "worker_drains worker=w grace=30.0"),
+        (e.WorkerStopped("w"), "INFO", "worker_stopped worker=w"),
+    ],
+)
+def test_what_goes_wrong_is_logged_and_what_goes_well_is_not(caplog, event, level, text):
+    assert lines(caplog, event) == ([] if level is None else [(level, text)])
+    if isinstance(event, e.StoreFailed):  # an error of the store is one line, any other has its traceback
+        [record] = caplog.records
+        assert (record.exc_info and record.exc_info[1]) is (NO_ROOM if event.error is NO_ROOM else None)
+
+
+def test_a_death_is_a_line_of_its_own_behind_that_of_its_attempt(caplog):
+    assert lines(caplog, e.JobEnded(JOB, Outcome.FAILED, State.DEAD, 0.1, "x" * 999)) == [
+        ("WARNING", f"attempt_failed {OF_JOB} error_text={'x' * 200}"),
+        ("ERROR", f"job_dead {OF_JOB}"),
     ]
     assert (caplog.records[0].event, caplog.records[0].fields["job"]) == ("attempt_failed", 7)
-
-
-def test_the_life_of_a_worker_and_its_store_is_logged(caplog):
-    error = OSError("no room")
-    assert lines(
-        caplog,
-        WorkerStarted("w", "sqlite:////x.db"),
-        StoreFailed(error, 2, 5),
-        StoreBack(2),
-        PoolStuck("t", 3),
-        ClockStepped(-3600.00049),
-        WorkerDrains("w", 30.0),
-        WorkerStopped("w"),
-    ) == [
-        ("INFO", 'worker_started worker=w store="sqlite:////x.db"'),
-        ("ERROR", "store_error failures=2 unsettled=5"),
-        ("WARNING", "store_back failures=2"),
-        ("WARNING", "pool_stuck topic=t count=3"),
-        ("WARNING", "clock_stepped seconds=-3600.0"),
-        ("INFO", "worker_drains worker=w grace=30.0"),
-        ("INFO", "worker_stopped worker=w"),
-    ]
-    assert caplog.records[1].exc_info[1] is error
-
-
-def test_an_error_of_the_store_is_one_line_and_any_other_has_its_traceback(caplog):
-    assert lines(caplog, StoreFailed(StoreBusy("jobs.db: try again"), 1, 0), StoreFailed(KeyError("x"), 2, 0)) == [
-        ("ERROR", 'store_error failures=1 unsettled=0 error_text="jobs.db: try again"'),
-        ("ERROR", "store_error failures=2 unsettled=0"),
-    ]
-    known, unknown = caplog.records
-    assert known.exc_info is None
-    assert isinstance(unknown.exc_info[1], KeyError)
