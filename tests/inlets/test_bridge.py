@@ -1,11 +1,10 @@
 """The bridge itself, with a broker that does what a test wants."""
 
 import asyncio
-import logging
 
 import pytest
 
-from pywheel import BadJob, JobQueue
+from pywheel import BadJob
 from pywheel._errors import StoreAway, StoreClosed
 from pywheel.events import JobsPut
 from pywheel.inlets.bridge import Bridge, Source, SourceAway
@@ -75,110 +74,92 @@ async def test_what_came_is_put_and_settled_together(jobs):
 
 
 @on_a_loop
-async def test_large_messages_are_put_a_few_at_a_time(jobs, monkeypatch):
+async def test_large_messages_are_put_a_few_at_a_time(jobs, applied):
     """Whoever else writes to the store waits for the end of a transaction."""
-    broker = Broker(*(message(number, bytes(1 << 20)) for number in range(20)))
-    apply, sizes = jobs.store.apply, []
+    broker, sizes = Broker(*(message(number, bytes(1 << 20)) for number in range(20))), []
 
-    def applied(commands):
+    def act(commands, apply):
+        assert len(broker.taken) == sum(sizes)  # those before are settled
         sizes.append(len(commands))
-        assert len(broker.taken) == sum(sizes[:-1])  # those before are settled
         return apply(commands)
 
-    monkeypatch.setattr(jobs.store, "apply", applied)
+    applied(act)
     await carried(jobs, broker)
     assert sizes == [8, 8, 4]
     assert broker.taken == list(range(20))
 
 
 @on_a_loop
-async def test_stopped_in_the_midst_of_large_messages_it_settles_none_behind_one_that_is_left(jobs, monkeypatch):
-    broker = Broker(*(message(number, bytes(1 << 20)) for number in range(20)))
-    apply = jobs.store.apply
-
-    def away(commands):
-        if broker.taken:
-            broker.bridge.stop()
-            raise StoreAway("no answer")
-        return apply(commands)
-
-    monkeypatch.setattr(jobs.store, "apply", away)
-    await carried(jobs, broker)
-    assert broker.taken == list(range(8))
-    assert jobs.topics.counts()["t"].delayed == 8
-
-
-@on_a_loop
-async def test_what_cannot_be_a_job_is_refused_and_said(jobs, caplog):
+async def test_what_cannot_be_a_job_is_refused_and_said(jobs, caplog, monkeypatch):
+    with pytest.raises(BadJob, match="topic"):
+        Bridge(jobs, "", Broker())
     broker = Broker(message(1), message(2, delay="soon"))
     bridge = await carried(jobs, broker)
     assert (broker.taken, broker.refused, bridge.refused) == ([1], [2], 1)
     assert "refused a message of a broker: pywheel-delay" in caplog.text
+    monkeypatch.setattr(jobs, "job", lambda *_, **__: NewJob("t", b"x", 0, key="k"))
+    broker = Broker(message(1), message(2))  # the store refuses the second
+    await carried(jobs, broker)
+    assert (broker.taken, broker.refused, "has the key" in caplog.text) == ([1], [2], True)
 
 
 @on_a_loop
-async def test_what_could_not_be_settled_comes_again_and_is_put_once_if_it_has_an_id(jobs):
+async def test_a_broker_that_is_away_is_tried_again_and_what_was_not_settled_is_put_once_if_it_has_an_id(jobs, caplog):
     broker = Broker(message(1, id="one"), message(2, id="two"), message(3))
-    broker.lost = 2
+    broker.away, broker.lost = 2, 2
     await carried(jobs, broker)
     assert broker.taken == [1, 2, 3]
     assert jobs.topics.counts()["t"].delayed == 2 + 3
-
-
-@on_a_loop
-async def test_a_broker_that_is_away_is_tried_again(jobs, caplog):
-    broker = Broker(message(1))
-    broker.away = 2
-    await carried(jobs, broker)
-    assert broker.taken == [1]
     assert "a broker is away, again in 0.1 s: nobody there" in caplog.text
 
 
-@on_a_loop
-async def test_while_the_store_is_away_messages_wait_unsettled(jobs, monkeypatch, caplog):
-    broker = Broker(message(1), message(2))
-    apply, away = jobs.store.apply, [StoreAway("no answer")] * 2
+@pytest.fixture
+def applied(jobs, monkeypatch):
+    """Let the store do with each list of commands what a function does with it and the store's own `apply`."""
+    real = jobs.store.apply
+    return lambda act: monkeypatch.setattr(jobs.store, "apply", lambda commands: act(commands, real))
 
-    def applied(commands):
+
+@on_a_loop
+async def test_while_the_store_is_away_messages_wait_unsettled(jobs, applied, caplog):
+    broker, away = Broker(message(1), message(2)), [StoreAway("no answer")] * 2
+
+    def act(commands, apply):
         assert broker.taken == []
         if away:
             raise away.pop()
         return apply(commands)
 
-    monkeypatch.setattr(jobs.store, "apply", applied)
+    applied(act)
     await carried(jobs, broker)
     assert broker.taken == [1, 2]
     assert "2 messages wait for the store: no answer" in caplog.text
 
 
 @on_a_loop
-async def test_of_several_stores_that_of_one_message_may_be_away_alone(jobs, monkeypatch):
-    broker = Broker(message(1), message(2))
-    apply, away = jobs.store.apply, [1]
-
-    def first_away(commands):
-        if not away:
-            return apply(commands)
-        away.clear()
-        return [StoreAway("one of two"), *apply(commands[1:])]
-
-    monkeypatch.setattr(jobs.store, "apply", first_away)
+async def test_of_several_stores_that_of_one_message_may_be_away_alone(jobs, applied):
+    broker, away = Broker(message(1), message(2)), [StoreAway("one of two")]
+    applied(lambda commands, apply: [away.pop(), *apply(commands[1:])] if away else apply(commands))
     await carried(jobs, broker)
     assert sorted(broker.taken) == [1, 2]
     assert jobs.topics.counts()["t"].delayed == 2
 
 
 @on_a_loop
-async def test_stopped_while_the_store_is_away_it_leaves_messages_to_the_broker(jobs, monkeypatch):
-    broker = Broker(message(1))
+async def test_stopped_while_the_store_is_away_it_settles_none_from_one_that_is_left_on(jobs, applied):
+    broker = Broker(*(message(number, bytes(1 << 20)) for number in range(20)))  # eight at a time
 
-    def away(commands):
-        broker.bridge._stopped.set()
+    def act(commands, apply):
+        if not broker.taken:
+            return apply(commands)
+        broker.bridge.stop()
         raise StoreAway("no answer")
 
-    monkeypatch.setattr(jobs.store, "apply", away)
+    applied(act)
     bridge = await carried(jobs, broker)
-    assert (broker.taken, bridge.taken, broker.closed) == ([], 0, 1)
+    assert broker.taken == list(range(8))
+    assert jobs.topics.counts()["t"].delayed == 8
+    assert (bridge.taken, broker.closed) == (8, 1)
 
 
 @on_a_loop
@@ -188,18 +169,3 @@ async def test_a_closed_store_ends_it(jobs):
     with pytest.raises(StoreClosed):
         await carried(jobs, broker)
     assert (broker.taken, broker.closed) == ([], 1)
-
-
-def test_a_put_that_is_refused_is_a_message_that_is_refused(caplog, monkeypatch):
-    with JobQueue("memory:") as jobs:
-        monkeypatch.setattr(jobs, "job", lambda *_, **__: NewJob("t", b"x", 0, key="k"))
-        broker = Broker(message(1), message(2))
-        with caplog.at_level(logging.WARNING):
-            asyncio.run(carried(jobs, broker))
-    assert (broker.taken, broker.refused) == ([1], [2])
-    assert "has the key" in caplog.text
-
-
-def test_a_topic_that_cannot_be_one_is_refused(jobs):
-    with pytest.raises(BadJob, match="topic"):
-        Bridge(jobs, "", Broker())
