@@ -22,15 +22,6 @@ def test_a_put_answers_with_its_id_as_text_and_where_it_is(api):
     assert api.queue.get(int(id)).json() == {"to": 5}
 
 
-def test_a_key_stays_taken_for_as_long_as_a_put_says(api):
-    id = api.put("mail", key="k", delay="30m")
-    api("POST", f"/v1/jobs/{id}/cancel")
-    refused = api("POST", "/v1/jobs", json={"topic": "mail", "key": "k", "dedupe_for": "10m"})
-    assert (problem(refused), refused.json()["id"]) == ("job-exists", id)
-    assert problem(api("POST", "/v1/jobs", json={"topic": "mail", "dedupe_for": "10m"})) == "bad-body"
-    assert api("POST", "/v1/jobs", json={"topic": "mail", "key": "k"}).status_code == 201
-
-
 def test_what_a_put_says_is_what_the_job_has(api):
     job = api.queue.get(int(api.put(delay="30m", key="k", ttr="2m", max_attempts=3, headers={"a": "b"}, priority=4)))
     assert (job.key, job.ttr, job.max_attempts, job.headers, job.priority) == ("k", 120_000, 3, {"a": "b"}, 4)
@@ -38,60 +29,66 @@ def test_what_a_put_says_is_what_the_job_has(api):
     assert api.job(job.id)["priority"] == 4
     other = api.job(api.put(at="2040-01-31T06:00:00+01:00"))
     assert (other["due"], other["body"], "priority" in other) == ("2040-01-31T05:00:00Z", None, False)
-    answer = api("POST", "/v1/jobs", json={"topic": "mail", "priority": 10})
-    assert (answer.status_code, problem(answer)) == (422, "bad-body")
+    assert problem(api("POST", "/v1/jobs", json={"topic": "mail", "priority": 10})) == "bad-body"
 
 
 @pytest.mark.parametrize(
-    "body",
-    ["1.10", '"\\u00e9"', '"\N{SNOWMAN}"', "1e400", "[1, 2]", '{"b":1,"a":2}', "null", "-0", "12345678901234567890"],
+    "body", ["1.10", '"\\u00e9"', '"\N{SNOWMAN}"', "[1, 2]", '{"b":1,"a":2}', "null", "-0", "12345678901234567890"]
 )
 def test_a_json_body_is_kept_as_it_was_sent(api, body):
-    content = f'{{"topic": "mail", "body": {body}}}'.encode()
-    answer = api("POST", "/v1/jobs", content=content, headers={"content-type": "application/json"})
-    if body == "1e400":
-        assert problem(answer) == "bad-body"
-        return
+    content, headers = f'{{"topic": "mail", "body": {body}}}', {"content-type": "application/json"}
+    answer = api("POST", "/v1/jobs", content=content.encode(), headers=headers)
     assert api.queue.get(int(answer.json()["id"])).body == body.encode()
+    infinite = content.replace(body, "1e400").encode()
+    assert problem(api("POST", "/v1/jobs", content=infinite, headers=headers)) == "bad-body"
 
 
 def test_bytes_go_in_and_out_as_base64(api):
     coded = base64.b64encode(bytes(range(256))).decode()
     id = api.put(body_base64=coded)
     assert api.queue.get(int(id)).body == bytes(range(256))
-    assert api.job(id)["body_base64"] == coded
-    assert "body" not in api.job(id)
+    assert (api.job(id)["body_base64"], "body" in api.job(id)) == (coded, False)
 
 
 def test_of_many_all_are_stored_in_their_order_or_none_if_one_cannot_be(api):
-    ids = api("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "a", "body": n} for n in range(50)]}).json()["ids"]
+    def batch(*jobs):
+        return api("POST", "/v1/jobs/batch", json={"jobs": jobs})
+
+    ids = batch(*({"topic": "a", "body": n} for n in range(50))).json()["ids"]
     assert [api.queue.get(int(id)).json() for id in ids] == list(range(50))
     api.put(key="k")
-    answer = api("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}, {"topic": "mail", "key": "k"}]})
-    assert problem(answer) == "job-exists"
+    assert problem(batch({"topic": "mail"}, {"topic": "mail", "key": "k"})) == "job-exists"
+    answer = batch({"topic": "a"}, {"topic": "a", "delay": "soon"})
+    assert (problem(answer), answer.json()["errors"][0]["pointer"]) == ("bad-body", "#/jobs/1")
     assert len(api.queue.jobs.list()) == 51
 
 
-def test_a_wrong_job_among_many_is_named_by_its_place(api):
-    jobs = [{"topic": "a"}, {"topic": "a", "delay": "soon"}]
-    answer = api("POST", "/v1/jobs/batch", json={"jobs": jobs})
-    assert problem(answer) == "bad-body"
-    assert answer.json()["errors"][0]["pointer"] == "#/jobs/1"
-    assert api.queue.jobs.list() == []
-
-
 def test_a_key_that_is_taken_is_a_conflict_that_names_the_job_unless_the_put_replaces_it(api):
-    id = api.put(key="k", body=1)
-    answer = api("POST", "/v1/jobs", json={"topic": "mail", "key": "k"})
-    assert (answer.status_code, problem(answer), answer.json()["id"]) == (409, "job-exists", id)
-    assert api.put(key="k", body=2, replace=True) == id
+    id = api.put(key="k", body=1, delay="30m")
+
+    def taken(**words):
+        answer = api("POST", "/v1/jobs", json={"topic": "mail", "key": "k", **words})
+        return (problem(answer), answer.json()["id"]) == ("job-exists", id)
+
+    assert taken()
+    assert api.put(key="k", body=2, delay="30m", replace=True) == id
     assert api.queue.get(int(id)).json() == 2
+    api("POST", f"/v1/jobs/{id}/cancel")
+    assert taken(dedupe_for="10m")  # for as long as the put says
+    assert problem(api("POST", "/v1/jobs", json={"topic": "mail", "dedupe_for": "10m"})) == "bad-body"
+    assert api.put(key="k") != id
 
 
-def test_a_body_over_the_limit_of_the_queue_is_too_large(serving):
-    with JobQueue("memory:", max_body=10) as queue:
-        answer = serving(queue)("POST", "/v1/jobs", json={"topic": "mail", "body": "x" * 20})
-        assert (answer.status_code, problem(answer)) == (413, "too-large")
+def test_a_body_over_the_limit_of_the_queue_or_a_batch_over_its_own_is_too_large(queue, serving):
+    with JobQueue("memory:", max_body=10) as small:
+        answer = serving(small)("POST", "/v1/jobs", json={"topic": "mail", "body": "x" * 20})
+        assert problem(answer) == "too-large"
+    api, jobs = serving(limits=Limits(batch=1_000)), [{"topic": "mail", "body": "x" * 100}] * 10
+    answer = api("POST", "/v1/jobs/batch", json={"jobs": jobs})
+    assert problem(answer) == "too-large"
+    assert "a request may have 1000 bytes: put less at once" in answer.json()["detail"]
+    api.put(body="x" * 2_000)
+    assert len(queue.jobs.list()) == 1
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------
@@ -102,13 +99,9 @@ def test_a_trace_context_is_kept_with_the_job_and_sent_back(api):
     job = api.queue.get(int(answer.json()["id"]))
     assert answer.headers["traceparent"] == PARENT
     assert job.headers == {"traceparent": PARENT, "tracestate": "a=b"}
-
-
-@pytest.mark.parametrize("parent", ["", "00-0-0-01", PARENT.upper(), "ff" + PARENT[2:], PARENT + "-x"])
-def test_a_malformed_trace_context_counts_as_none(api, parent):
-    answer = api("POST", "/v1/jobs", json={"topic": "mail"}, headers={"traceparent": parent})
-    assert answer.status_code == 201
-    assert "traceparent" not in api.queue.get(int(answer.json()["id"])).headers
+    for malformed in ("", "00-0-0-01", PARENT.upper(), "ff" + PARENT[2:], PARENT + "-x"):
+        answer = api("POST", "/v1/jobs", json={"topic": "mail"}, headers={"traceparent": malformed})
+        assert "traceparent" not in api.queue.get(int(answer.json()["id"])).headers
 
 
 def test_a_batch_lets_other_requests_have_their_turn(api):
@@ -128,16 +121,6 @@ def test_a_batch_lets_other_requests_have_their_turn(api):
     api.queue.aapply = stored  # which takes as many turns as it likes
     assert len(api.run(scene()).json()["ids"]) == 6_400
     assert turns >= 100
-
-
-def test_a_batch_of_more_than_its_limit_is_refused(queue, serving):
-    api = serving(limits=Limits(batch=1_000))
-    jobs = [{"topic": "mail", "body": "x" * 100}] * 10
-    answer = api("POST", "/v1/jobs/batch", json={"jobs": jobs})
-    assert (answer.status_code, problem(answer)) == (413, "too-large")
-    assert "a request may have 1000 bytes: put less at once" in answer.json()["detail"]
-    assert api("POST", "/v1/jobs", json={"topic": "mail", "body": "x" * 2_000}).status_code == 201
-    assert len(queue.jobs.list()) == 1
 
 
 # ---- once -----------------------------------------------------------------------------------------------------------
@@ -184,15 +167,14 @@ def test_an_idempotency_key_whose_first_put_was_refused_is_free_for_the_one_that
 
 def test_an_answer_of_an_error_says_that_nothing_was_stored(api):
     api.put(key="k")
-    for number in range(20):
-        name = f"{number}"
 
-        async def both(name=name):
-            refused = api.ask("POST", "/v1/jobs", json={"topic": "mail", "key": "k"}, headers={"idempotency-key": name})
-            other = api.ask("POST", "/v1/jobs", json={"topic": name}, headers={"idempotency-key": name})
-            return await asyncio.gather(refused, other)
+    async def both(name):
+        words = {"json": {"topic": "mail", "key": "k"}}, {"json": {"topic": name}}
+        asked = [api.ask("POST", "/v1/jobs", **each, headers={"idempotency-key": name}) for each in words]
+        return await asyncio.gather(*asked)
 
-        refused, other = api.run(both())
+    for name in map(str, range(20)):
+        refused, other = api.run(both(name))
         assert refused.status_code in (409, 422)
         assert len(api.queue.jobs.list(name)) == (other.status_code == 201)
 

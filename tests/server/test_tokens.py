@@ -22,10 +22,9 @@ def clock():
     return ManualClock(wall=NOW)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, clock, tmp_path):
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
-    with FaultyStore(open(url, clock=clock)) as store:
+@pytest.fixture
+def store(clock):
+    with FaultyStore(open("memory:", clock=clock)) as store:
         yield store
 
 
@@ -41,22 +40,15 @@ def test_a_secret_grants_what_its_token_says(tokens):
     secret = tokens.add(["put", "work"], ["shop.*"], START + HOUR, "shop backend")
     grant = tokens.grant(secret)
     assert grant == Grant(id_of(secret), frozenset({"put", "work"}), ("shop.*",), START + HOUR, "shop backend", START)
-    assert grant.may("put", "shop.mail")
-    assert grant.may("work", "shop.")
-    assert not grant.may("put", "shop")
-    assert not grant.may("put", "Shop.mail")
-    assert not grant.may("read", "shop.mail")
-    assert not grant.may("admin", "shop.mail")
-
-
-def test_without_a_topic_it_is_asked_whether_the_scope_is_there_at_all(tokens):
-    grant = tokens.grant(tokens.add(["read"], ["a", "b"]))
-    assert grant.may("read")
-    assert not grant.may("put")
+    allowed = {("put", "shop.mail"), ("work", "shop."), ("put", None)}  # None: whether the scope is there at all
+    others = {("put", "shop"), ("put", "Shop.mail"), ("read", "shop.mail"), ("admin", "shop.mail"), ("read", None)}
+    for asked in allowed | others:
+        assert grant.may(*asked) is (asked in allowed), asked
 
 
 def test_admin_implies_the_other_scopes_but_no_other_topics(tokens):
-    grant = tokens.grant(tokens.add(["admin"], ["shop.*"]))
+    grant = tokens.grant(tokens.add("admin", "shop.*"))
+    assert (grant.scopes, grant.topics) == (frozenset({"admin"}), ("shop.*",))
     assert all(grant.may(scope, "shop.mail") for scope in SCOPES)
     assert not any(grant.may(scope, "mail") for scope in SCOPES)
 
@@ -85,9 +77,9 @@ def test_patterns_are_those_of_a_shell(pattern, topic, fits):
 
 def test_a_token_is_over_at_its_end_also_if_it_was_just_read(tokens, clock):
     secret = tokens.add(["read"], until=START + timedelta(seconds=2))
-    clock.advance(timedelta(seconds=1.9))
+    clock.advance(1.9)
     assert tokens.grant(secret) is not None
-    clock.advance(timedelta(seconds=0.1))
+    clock.advance(0.1)
     assert tokens.grant(secret) is None
 
 
@@ -163,18 +155,13 @@ def test_the_secret_is_nowhere_in_the_file(tmp_path):
     assert random not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_secrets_are_of_256_bits_and_differ(tokens):
+def test_secrets_are_of_256_bits_and_differ_and_no_id_is_taken_twice(tokens, monkeypatch):
     secrets = {tokens.add(["read"]) for _ in range(50)}
-    assert len(secrets) == len({id_of(secret) for secret in secrets}) == 50
-    assert all(len(secret.split("_", 2)[2]) == 43 for secret in secrets)
-
-
-def test_an_id_that_is_taken_is_not_taken_again(tokens, monkeypatch):
+    assert len({id_of(secret) for secret in secrets}) == 50
+    assert {len(secret.split("_", 2)[2]) for secret in secrets} == {43}
     ids = iter(["0" * 12, "0" * 12, "1" * 12])
     monkeypatch.setattr(module, "token_hex", lambda _: next(ids))
-    first, second = tokens.add(["read"], note="first"), tokens.add(["admin"], note="second")
-    assert (id_of(first), id_of(second)) == ("0" * 12, "1" * 12)
-    assert [token.name for token in tokens.list()] == ["first", "second"]
+    assert [id_of(tokens.add(["read"])) for _ in range(2)] == ["0" * 12, "1" * 12]
 
 
 def test_what_stands_for_a_token_is_its_id_its_secret_or_a_part_of_that(tokens):
@@ -191,18 +178,15 @@ def test_what_stands_for_a_token_is_its_id_its_secret_or_a_part_of_that(tokens):
 
 def test_tokens_are_listed_without_their_secrets(tokens, clock):
     first = tokens.add(["work", "put"], ["b", "a"], START + HOUR, "first")
-    clock.advance(timedelta(seconds=1))
+    clock.advance(1)
     second = tokens.add(["admin"])
     listed = {token.id: token for token in tokens.list()}
     assert list(listed) == sorted(map(id_of, (first, second)))
     assert listed[id_of(first)][1:] == ({"put", "work"}, ("b", "a"), START + HOUR, "first", START)
     assert listed[id_of(second)][1:] == ({"admin"}, ("*",), None, "", START + timedelta(seconds=1))
-
-
-def test_many_tokens_are_listed(tokens):
-    for number in range(1_010):
+    for number in range(1_010):  # more than a page
         tokens.add(["read"], note=str(number))
-    assert {token.name for token in tokens.list()} == {str(number) for number in range(1_010)}
+    assert {token.name for token in tokens.list()} == {"first", "", *map(str, range(1_010))}
 
 
 def test_one_that_is_over_is_listed_for_a_while(tokens, store, clock):
@@ -211,7 +195,6 @@ def test_one_that_is_over_is_listed_for_a_while(tokens, store, clock):
     clock.advance(HOUR + timedelta(days=29))
     assert len(tokens.list()) == 2
     clock.advance(timedelta(days=1))
-    assert [token.name for token in tokens.list()] == ["stays"]
     store.apply([Purge(State.DONE, 0, None, 100)])
     assert [token.name for token in tokens.list()] == ["stays"]
 
@@ -245,8 +228,3 @@ def test_what_makes_no_sense_is_refused_and_makes_no_token(tokens, arguments, sa
     with pytest.raises(BadOption, match=said):
         tokens.add(*arguments)
     assert tokens.list() == []
-
-
-def test_a_single_scope_or_topic_is_taken_as_one(tokens):
-    grant = tokens.grant(tokens.add("read", "shop.*"))
-    assert (grant.scopes, grant.topics) == (frozenset({"read"}), ("shop.*",))
