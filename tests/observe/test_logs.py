@@ -42,16 +42,9 @@ def test_an_event_is_one_object_with_its_fields_by_name(written):
     assert line.pop("process") > 0
     assert line.pop("message").startswith("attempt_failed job=7")
     assert line == {
-        "level": "warning",
-        "logger": "pywheel.jobs",
-        "event": "attempt_failed",
-        "job": 7,
-        "topic": "mail",
-        "key": "a\nb",
-        "attempt": 2,
-        "trace_id": TRACE[3:35],
-        "error_text": 'ValueError: "ü"\nno',
-    }
+        "level": "warning", "logger": "pywheel.jobs", "event": "attempt_failed", "job": 7, "topic": "mail",
+        "key": "a\nb", "attempt": 2, "trace_id": TRACE[3:35], "error_text": 'ValueError: "ü"\nno',
+    }  # fmt: skip
 
 
 def test_what_a_handler_logs_says_whose_it_is(written):
@@ -61,15 +54,8 @@ def test_what_a_handler_logs_says_whose_it_is(written):
         with working(queue):
             finished(queue, id)
     [line] = [line for line in written() if line["logger"] == "shop"]
-    about = {name: line[name] for name in ("message", "job", "topic", "attempt", "trace_id", "order")}
-    assert about == {
-        "message": "sent to me",
-        "job": id,
-        "topic": "mail",
-        "attempt": 1,
-        "trace_id": TRACE[3:35],
-        "order": 5,
-    }
+    about = {"message": "sent to me", "job": id, "topic": "mail", "attempt": 1, "trace_id": TRACE[3:35], "order": 5}
+    assert about.items() <= line.items()
 
 
 def test_inside_a_span_its_own_ids_count(written):
@@ -100,10 +86,7 @@ def test_whatever_is_logged_is_a_line_in_ascii(written, value):
     assert "job" not in line
 
 
-def test_the_form_is_told_to_other_processes(written):
+def test_the_form_is_told_to_other_processes_and_another_form_is_refused(written):
     assert logs.present() == ("json", logging.INFO)
-
-
-def test_another_form_is_refused():
     with pytest.raises(BadOption, match="text or json"):
         logs.begin("xml")
