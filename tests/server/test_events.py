@@ -66,7 +66,7 @@ def test_who_listens_hears_of_ends_and_counts_of_the_topic(server):
 @pytest.mark.stress
 def test_who_comes_back_hears_what_was_missed_once(server):
     first = Listener(server, topic="again")
-    one = done(server, "again")
+    done(server, "again")
     until(lambda: first.of("ended"))
     first.close()
     missed = [done(server, "again") for _ in range(3)]
@@ -75,14 +75,9 @@ def test_who_comes_back_hears_what_was_missed_once(server):
     until(lambda: any(job["id"] == later for _, _, job in second.of("ended")))
     second.close()
     assert [job["id"] for _, _, job in second.of("ended")] == [*missed, later]
-    assert one not in missed
-
-
-@pytest.mark.stress
-def test_who_comes_back_with_an_id_that_is_none_is_told_that_something_was_missed(server):
-    listener = Listener(server, last="yesterday")
-    until(lambda: listener.of("missed"))
-    listener.close()
+    stranger = Listener(server, last="yesterday")
+    until(lambda: stranger.of("missed"))  # an id that is none
+    stranger.close()
 
 
 def test_more_streams_than_the_server_keeps_are_refused(serving):
@@ -93,11 +88,4 @@ def test_more_streams_than_the_server_keeps_are_refused(serving):
 @pytest.mark.parametrize("path", ["/v1/events", "/live"])
 def test_the_head_of_a_stream_ends(server, path):
     assert server("HEAD", path).headers["content-type"] == "text/event-stream"
-    assert server("GET", "/healthz").status_code == 200
-
-
-@pytest.mark.stress
-def test_streams_that_are_closed_leave_nothing(server):
-    for _ in range(50):
-        Listener(server).close()
     assert server("GET", "/healthz").status_code == 200

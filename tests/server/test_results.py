@@ -24,8 +24,18 @@ def test_a_job_that_is_done_has_the_result_of_its_handler(api, queue):
 def test_a_job_that_is_dead_has_its_last_error(api):
     id = api.put()
     [job] = api.reserve()
-    api("POST", f"/v1/claims/{job['receipt']}/bury", json={"error": "gone"})
+    api.settle(job, "bury", json={"error": "gone"})
     assert result(api, id).json() == {"id": id, "state": "dead", "error": "gone"}
+
+
+def test_a_job_that_is_not_known_is_not_found_nor_is_one_of_other_topics(api, bearing, queue):
+    assert problem(result(api, 7, wait=20)) == problem(result(api, 7)) == "no-such-job"
+    assert problem(result(bearing("read", topics=["other"]), queue.put("mail"), wait=20)) == "no-such-job"
+
+
+def test_who_waits_takes_a_place(serving):
+    api = serving(limits=Limits(waiters=0))
+    assert problem(result(api, api.put(delay="1h"), wait=1)) == "too-busy"
 
 
 def test_a_job_that_has_not_ended_in_time_is_accepted(api):
@@ -33,10 +43,6 @@ def test_a_job_that_has_not_ended_in_time_is_accepted(api):
     for wait in (0, 0.05):
         answer = result(api, id, wait=wait)
         assert (answer.status_code, answer.json()) == (202, {"id": id, "state": "delayed"})
-
-
-def test_a_job_that_is_not_known_is_not_found(api):
-    assert (result(api, 7, wait=20).status_code, problem(result(api, 7))) == (404, "no-such-job")
 
 
 async def while_somebody_waits(api, id, act):
@@ -59,20 +65,10 @@ def test_whoever_waits_is_told_when_the_job_ends(stored):
 
 def test_a_job_that_is_deleted_while_somebody_waits_is_not_found(api):
     id = api.put(delay="1h")
-    answer = api.run(while_somebody_waits(api, id, lambda: api.queue.jobs.delete(int(id))))
-    assert problem(answer) == "no-such-job"
+    assert problem(api.run(while_somebody_waits(api, id, lambda: api.queue.jobs.delete(int(id))))) == "no-such-job"
 
 
 def test_waiting_ends_when_the_server_drains(api):
     id = api.put(delay="1h")
     assert api.run(while_somebody_waits(api, id, api.context.stopping.set)).status_code == 202
     assert len(api.queue.calls.waits) == 0
-
-
-def test_who_waits_takes_a_place(serving):
-    api = serving(limits=Limits(waiters=0))
-    assert problem(result(api, api.put(delay="1h"), wait=1)) == "too-busy"
-
-
-def test_a_token_for_other_topics_sees_no_result(bearing, queue):
-    assert problem(result(bearing("read", topics=["other"]), queue.put("mail"), wait=20)) == "no-such-job"
