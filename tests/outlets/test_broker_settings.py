@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pywheel import BadOption, ExtraMissing
-from pywheel.outlets import KINDS, kind
+from pywheel.outlets import kind
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.config import ConfigError, load
 from tests.outlets.jobs import a_job
@@ -28,18 +28,10 @@ def made(name, tmp_path, **table):
     return configured.outlet
 
 
-def test_every_broker_is_a_kind_of_outlet():
-    assert set(BROKERS) <= set(KINDS)
-
-
 @pytest.mark.parametrize("name", BROKERS)
 def test_a_config_file_says_where_what_is_allowed_and_how_long(name, tmp_path):
     outlet = made(name, tmp_path, **BROKERS[name][0], allow=["orders.*"], timeout="3s")
     assert (outlet.name, outlet.allow, outlet.timeout) == ("x", ("orders.*",), 3.0)
-
-
-@pytest.mark.parametrize("name", BROKERS)
-def test_a_word_that_is_not_known_is_said(name, tmp_path):
     with pytest.raises(ConfigError, match=r"\[outlets\.x\] alow: is not known here, did you mean allow"):
         made(name, tmp_path, **BROKERS[name][0], alow=["orders.*"])
 
@@ -58,13 +50,14 @@ def test_a_password_stands_in_a_variable(name, tmp_path, monkeypatch):
         made(name, tmp_path, url_env="BROKER", **BROKERS[name][0])
 
 
-@pytest.mark.parametrize("url", ["smtp://u:secret@a", "{}u:secret@a:x", "{}u:secret@[", "{}u:secret@a:99999", "", 5])
 @pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])
-def test_an_address_that_is_none_is_refused_without_being_shown(name, url):
+def test_an_address_that_is_none_is_refused_without_being_shown(name):
     scheme = BROKERS[name][0]["url"].removesuffix("localhost")
-    with pytest.raises(BadOption, match=f"is written like {scheme}user") as refused:
-        kind(name)(url.format(scheme) if isinstance(url, str) else url)
-    assert "secret" not in str(refused.value)
+    ends = (f"{scheme}u:secret@{end}" for end in ("a:x", "[", "a:99999"))
+    for url in ("smtp://u:secret@a", *ends, "", 5):
+        with pytest.raises(BadOption, match=f"is written like {scheme}user") as refused:
+            kind(name)(url)
+        assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])
@@ -84,7 +77,7 @@ def test_a_package_that_is_missing_is_said_when_the_outlet_is_made(name, tmp_pat
 
 
 @pytest.mark.parametrize("name", BROKERS)
-@pytest.mark.parametrize("wrong", [{"allow": "orders.*"}, {"allow": [5]}, {"timeout": 0}, {"timeout": "soon"}])
-def test_arguments_that_make_no_sense_are_refused(name, wrong):
-    with pytest.raises(BadOption):
-        kind(name)(*BROKERS[name][0].values(), **wrong)
+def test_arguments_that_make_no_sense_are_refused(name):
+    for wrong in ({"allow": "orders.*"}, {"allow": [5]}, {"timeout": 0}, {"timeout": "soon"}):
+        with pytest.raises(BadOption):
+            kind(name)(*BROKERS[name][0].values(), **wrong)

@@ -32,29 +32,22 @@ async def outlet(servers, topic="", **options):
 
 @on_a_loop
 async def test_a_job_becomes_a_record_of_a_mock_cluster(mock, stream):
-    job = a_job(b"x", key="order-7", tenant="acme", content_type="text/plain", amqp_priority="3")
-    async with outlet(mock.servers, stream) as deliver:
-        await deliver(job)
-    [record] = mock.records(stream, 1)
-    assert (record.key(), record.value()) == (b"order-7", b"x")
-    assert dict(record.headers()) == {
-        "message-id": delivery_id(job).encode(),
-        "tenant": b"acme",
-        "content-type": b"text/plain",
-    }
-
-
-@on_a_loop
-async def test_key_and_headers_that_are_no_text_come_from_base64_on_a_mock_cluster(mock, stream):
+    """Key and headers that are no text come from base64."""
     raw = b64encode(b"\xff\0").decode()
-    job = a_job(key="other", kafka_key_base64=raw, kafka_headers=json.dumps({"raw": raw}))
+    jobs = [
+        a_job(b"x", key="order-7", tenant="acme", content_type="text/plain", amqp_priority="3"),
+        a_job(key="other", kafka_key_base64=raw, kafka_headers=json.dumps({"raw": raw})),
+        a_job(key="other", kafka_key="mine"),
+    ]
     async with outlet(mock.servers, stream) as deliver:
-        await deliver(job)
-        await deliver(a_job(key="other", kafka_key="mine"))
-    first, second = sorted(mock.records(stream, 2), key=lambda record: record.key())[::-1]
-    assert first.key() == b"\xff\0"
-    assert dict(first.headers())["raw"] == b"\xff\0"
-    assert second.key() == b"mine"
+        for job in jobs:
+            await deliver(job)
+    records = {record.key(): record for record in mock.records(stream, 3)}
+    assert records.keys() == {b"order-7", b"\xff\0", b"mine"}
+    first = records[b"order-7"]
+    wanted = {"message-id": delivery_id(jobs[0]).encode(), "tenant": b"acme", "content-type": b"text/plain"}
+    assert (first.value(), dict(first.headers())) == (b"x", wanted)
+    assert dict(records[b"\xff\0"].headers())["raw"] == b"\xff\0"
 
 
 @on_a_loop
@@ -64,15 +57,19 @@ async def test_many_records_are_under_way_in_their_order_on_a_mock_cluster(mock,
     assert [int(record.value()) for record in mock.records(stream, 2_000)] == list(range(2_000))
 
 
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({}, "does not say in `to` to which topic"),
+        ({"to": "a b"}, "no name of a topic"),
+        ({"to": "a", "kafka_key_base64": "%"}, "no base64"),
+    ],
+)
 @on_a_loop
-async def test_a_job_without_a_topic_or_with_none_that_can_be_is_dead(mock):
+async def test_a_job_without_a_topic_or_with_none_that_can_be_is_dead(mock, headers, said):
     async with outlet(mock.servers) as deliver:
-        with pytest.raises(GiveUp, match="does not say in `to` to which topic"):
-            await deliver(a_job())
-        with pytest.raises(GiveUp, match="no name of a topic"):
-            await deliver(a_job(to="a b"))
-        with pytest.raises(GiveUp, match="no base64"):
-            await deliver(a_job(to="a", kafka_key_base64="%"))
+        with pytest.raises(GiveUp, match=said):
+            await deliver(a_job(**headers))
 
 
 @on_a_loop
@@ -111,13 +108,10 @@ async def test_closing_ends_what_is_under_way_and_the_thread():
 
 
 @on_a_loop
-async def test_options_that_librdkafka_does_not_know_are_said(mock):
+async def test_options_that_librdkafka_does_not_know_are_said_and_servers_that_are_none_refused(mock):
     async with outlet(mock.servers, "t", options={"no.such": 1}) as deliver:
         with pytest.raises(BadOption, match=r"No such configuration property.*no\.such"):
             await deliver(a_job())
-
-
-@pytest.mark.parametrize("servers", ["", None, 5])
-def test_servers_that_are_none_are_refused(servers):
-    with pytest.raises(BadOption, match="servers are written like"):
-        Kafka(servers)
+    for servers in ("", None, 5):
+        with pytest.raises(BadOption, match="servers are written like"):
+            Kafka(servers)
