@@ -34,12 +34,10 @@ class Told:
 
     def __call__(self, token):
         """Return each answer by what was asked."""
-        with self.site.client(token) as client:
-            client.headers["authorization"] = f"Bearer {token}"
+        with self.site.client(token, authorization=f"Bearer {token}") as client:
             told = {path: self._answer(client.get(path)) for path in [*self._pages(), *self._api(client)]}
             for view in ("overview", "workers", "topic&topic=a.x", "topic&topic=b.y"):
-                path = f"/live?view={view}"
-                told[path] = self._first(client, path, b"\n\n")
+                told[f"/live?view={view}"] = self._first(client, f"/live?view={view}", b"\n\n")
             told["/v1/events"] = self._first(client, "/v1/events", b"event: ended")
             for path, wish in self._posts():
                 told[f"POST {path}"] = self._answer(client.post(path, json=wish))
@@ -49,17 +47,14 @@ class Told:
         return f"{answer.headers} {answer.text}"
 
     def _pages(self):
-        topics = [f"{path}?topic={topic}" for path in ("/coming", "/jobs") for topic in ("a.x", "b.y")]
-        jobs = [f"/jobs/{id}{more}" for id in self.jobs for more in ("", "/body")]
-        others = (
-            "/ /jobs /dead /schedules /workers /outlets /coming /bulk/1 /sign-in /nothing /jobs/x /live?view=no".split()
-        )
-        return [*others, *topics, *jobs, "/metrics", "/healthz", "/readyz"]
+        yield from "/ /jobs /dead /schedules /workers /outlets /coming /bulk/1 /sign-in /nothing /jobs/x".split()
+        yield from ("/live?view=no", "/metrics", "/healthz", "/readyz")
+        yield from (f"{path}?topic={topic}" for path in ("/coming", "/jobs") for topic in ("a.x", "b.y"))
+        yield from (f"/jobs/{id}{more}" for id in self.jobs for more in ("", "/body"))
 
     def _api(self, client):
         paths = client.get("/v1/openapi.json").json()["paths"]
-        asked = [path for path, methods in paths.items() if "get" in methods and path != "/v1/events"]
-        for path in asked:
+        for path in (path for path, methods in paths.items() if "get" in methods and path != "/v1/events"):
             if "by-key" in path:
                 yield from (f"{path}?topic={topic}&key=k" for topic in ("a.x", "b.y"))
             elif "{id}" in path:
@@ -68,11 +63,11 @@ class Told:
                 yield path
 
     def _posts(self):
+        yield "/v1/jobs/delete", {"dry_run": True}
         for topic in ("a.x", "b.y"):
             yield "/v1/jobs", {"topic": topic, "key": "k", "delay": 600}
             yield "/v1/jobs/delete", {"topic": topic, "dry_run": True}
             yield "/v1/reserve", {"topics": [topic]}
-        yield "/v1/jobs/delete", {"dry_run": True}
 
     def _first(self, client, path, mark):
         """Return the beginning of a stream, or all of what is none."""
@@ -84,6 +79,10 @@ class Told:
                 if answer.status_code == 200 and mark in content:
                     break
         return f"{answer.headers} {content.decode()}"
+
+
+def where(told, text):
+    return [asked for asked, answer in told.items() if text in answer]
 
 
 @pytest.fixture
@@ -109,10 +108,6 @@ def told(tmp_path, sites):
         stack.callback(queue.put, "b.z")
         until(lambda: {*PROCESSES, WAITING} <= {member.host for member in queue.store.ask(ListWorkers())})
         yield Told(site, jobs)
-
-
-def where(told, text):
-    return [asked for asked, answer in told.items() if text in answer]
 
 
 @pytest.mark.parametrize("token", ["some", "odd"])
