@@ -129,12 +129,9 @@ def test_deliver_delivers_plain_bodies_and_without_the_keys_says_how_to_mend_it(
 def test_serve_takes_and_gives_plain_bodies(queue, url, tmp_path, monkeypatch, target):
     (tmp_path / "shop.py").write_text(PROGRAM.format(url=repr(url), isolate=False))
     monkeypatch.setenv("PYWHEEL_KEYS", KEYS)
-    server = Process(tmp_path, "--open", target=target)
-    try:
+    with Process(tmp_path, "--open", target=target) as server:
         id = server("POST", "/v1/jobs", json={"topic": "mail", "body": {"card": "hush"}}).json()["id"]
         assert server("GET", f"/v1/jobs/{id}").json()["body"] == {"card": "hush"}
-    finally:
-        assert server.stop() == 0
     assert [is_encrypted(body) for body in stored(queue, "mail")] == [True]
 
 

@@ -40,12 +40,9 @@ def test_the_log_of_a_program_stays_as_the_program_has_set_it_up(tmp_path):
 
 @pytest.mark.stress
 def test_it_says_where_it_listens_and_to_whom(tmp_path):
-    server = Process(tmp_path)
-    try:
+    with Process(tmp_path) as server:
         assert problem(server("GET", "/v1/topics")) == "token-missing"
         assert f"{server.url} (with tokens" in server.log.read_text()
-    finally:
-        assert server.stop() == 0
 
 
 @pytest.mark.stress

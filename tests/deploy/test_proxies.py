@@ -64,9 +64,8 @@ def caddy(folder, port, service, gone, pem):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    process = Process(tmp_path_factory.mktemp("service"), "--proxies", "127.0.0.1")
-    yield process
-    assert process.stop() == 0
+    with Process(tmp_path_factory.mktemp("service"), "--proxies", "127.0.0.1") as process:
+        yield process
 
 
 @pytest.fixture(scope="module")

@@ -35,9 +35,8 @@ SECRETS = {"SHOP_AUTHORIZATION": "Bearer TOPSECRET", "SHOP_SECRET": SECRET}
 
 @pytest.fixture
 def service(tmp_path):
-    process = Process(tmp_path)
-    yield process
-    assert process.stop() == 0
+    with Process(tmp_path) as process:
+        yield process
 
 
 @pytest.fixture

@@ -60,6 +60,5 @@ def bearing(guarded, queue):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """An open server in a process of its own, with a store on disk."""
-    server = Process(tmp_path_factory.mktemp("server"), "--open")
-    yield server
-    assert server.stop() == 0
+    with Process(tmp_path_factory.mktemp("server"), "--open") as server:
+        yield server

@@ -7,6 +7,7 @@ from pywheel.jobs.bodies import is_encrypted
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open as open_store
 from pywheel.testing import run_due
+from tests.server.client import problem
 
 KEYRING = Keyring({"a": bytes(range(32))})
 
@@ -23,6 +24,13 @@ def service(store, serving):
     return lambda keyring: serving(JobQueue(store, encryption=keyring))
 
 
+@pytest.fixture
+def sealed(store, service):
+    """A service without the key, and a job that it cannot read."""
+    JobQueue(store, encryption=KEYRING).put("sealed", {"card": "hush"})
+    return service(None)
+
+
 def test_with_the_key_clients_see_and_get_plain_bodies(store, service):
     api = service(KEYRING)
     id = api.put("t", body={"card": "hush"})
@@ -35,22 +43,17 @@ def test_with_the_key_clients_see_and_get_plain_bodies(store, service):
     assert api("POST", f"/v1/claims/{job['receipt']}/ack").status_code == 204
 
 
-def test_without_the_key_they_see_that_it_is_encrypted_and_get_no_claim(store, service):
-    id = JobQueue(store, encryption=KEYRING).put("t", {"card": "hush"})
-    api = service(None)
-    for job in (api.job(id), *api("GET", "/v1/jobs").json()["jobs"]):
+def test_without_the_key_they_see_that_it_is_encrypted_and_get_no_claim(store, sealed):
+    for job in (sealed.job(1), *sealed("GET", "/v1/jobs").json()["jobs"]):
         assert job["encrypted"] == "a"
         assert not job.keys() & {"body", "body_base64"}
     for wait in (0, 1):
-        refused = api("POST", "/v1/reserve", json={"topics": ["t"], "wait": wait})
-        assert refused.status_code == 503
-        assert refused.json()["type"] == "urn:pywheel:problem:no-key"
-        assert refused.headers["retry-after"] == "60"
+        refused = sealed("POST", "/v1/reserve", json={"topics": ["sealed"], "wait": wait})
+        assert (refused.status_code, problem(refused), refused.headers["retry-after"]) == (503, "no-key", "60")
         assert "'a'" in refused.json()["detail"]
-    api.put("t", body=5)
-    [job] = api.reserve("t")
-    assert job["body"] == 5
-    job = store.ask(GetJob(id))
+    sealed.put("sealed", body=5)
+    assert [job["body"] for job in sealed.reserve("sealed")] == [5]
+    job = store.ask(GetJob(1))
     assert (job.state, job.attempt) == ("delayed", 0)
 
 
@@ -67,24 +70,18 @@ def test_a_result_is_plain_with_the_key_and_said_to_be_encrypted_without_it(stor
 
 @pytest.mark.parametrize("wait", [0, 1])
 @pytest.mark.parametrize("topics", [["plain", "sealed"], ["sealed", "plain"]])
-def test_what_can_be_read_is_claimed_whatever_stands_beside_it(store, service, topics, wait):
-    JobQueue(store, encryption=KEYRING).put("sealed", 1)
-    api = service(None)
-    id = api.put("plain", body=5)
-    [job] = api.reserve(*topics, limit=10, wait=wait)
+def test_what_can_be_read_is_claimed_whatever_stands_beside_it(sealed, topics, wait):
+    id = sealed.put("plain", body=5)
+    [job] = sealed.reserve(*topics, limit=10, wait=wait)
     assert (job["id"], job["attempt"]) == (id, 1)
-    answer = api("POST", "/v1/reserve", json={"topics": topics})
-    assert answer.json()["type"] == "urn:pywheel:problem:no-key"
+    assert problem(sealed("POST", "/v1/reserve", json={"topics": topics})) == "no-key"
 
 
-def test_who_waits_beside_what_cannot_be_read_gets_what_comes(store, service):
-    JobQueue(store, encryption=KEYRING).put("sealed", 1)
-    api = service(None)
-
+def test_who_waits_beside_what_cannot_be_read_gets_what_comes(sealed):
     async def scene():
-        waiting = api.waits("sealed", "plain")
-        await api.waiting()
-        await api.queue.aio.put("plain", 5)
+        waiting = sealed.waits("sealed", "plain")
+        await sealed.waiting()
+        await sealed.queue.aio.put("plain", 5)
         return await waiting
 
-    assert [job["body"] for job in api.run(scene()).json()["jobs"]] == [5]
+    assert [job["body"] for job in sealed.run(scene()).json()["jobs"]] == [5]

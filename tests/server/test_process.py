@@ -1,5 +1,6 @@
 """A real server: requests in pieces, too long, or unfinished; clients that go away; and its end."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -31,10 +32,29 @@ def waited_for(server):
         return {topic for member in queue.store.ask(ListWorkers()) for topic in member.topics}
 
 
+def reserved(server, topic, wait=30, **words):
+    """Return the jobs that a reserve gives, or None."""
+    answer = server("POST", "/v1/reserve", json={"topics": [topic], "wait": wait, **words})
+    return answer.json()["jobs"] if answer.status_code == 200 else None
+
+
 def answer_of(content):
     """Return the status and the document of a raw answer."""
     head, _, body = content.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body) if body else None
+
+
+def answers_to(server, *parts, closed=b""):
+    """Return all that the server answers to bytes; `closed` if it closes while more comes: TCP may drop its answer."""
+    with server.raw() as connection:
+        with contextlib.suppress(OSError):
+            for part in parts:
+                connection.sendall(part)
+            connection.shutdown(socket.SHUT_WR)
+        try:
+            return read_all(connection)
+        except OSError:
+            return closed
 
 
 @pytest.mark.parametrize(
@@ -51,8 +71,7 @@ def test_what_is_not_taken_gets_a_problem_and_the_connection_is_closed(server, c
     with server.raw() as connection:
         connection.sendall(content)
         status, document = answer_of(read_all(connection))
-    assert document["type"] == f"urn:pywheel:problem:{kind}"
-    assert document["status"] == status
+    assert (document["type"], document["status"]) == (f"urn:pywheel:problem:{kind}", status)
     assert counts(server, "raw") == before
 
 
@@ -71,14 +90,18 @@ def test_what_is_not_taken_gets_a_problem_and_the_connection_is_closed(server, c
 )
 def test_what_is_no_proper_request_is_refused_and_the_connection_closed(server, content):
     before = counts(server, "raw")
-    with server.raw() as connection:
-        try:
-            connection.sendall(content)
-            answer = read_all(connection)
-        except (BrokenPipeError, ConnectionResetError):  # it closed while more came: then TCP may drop the answer
-            answer = b"HTTP/1.1 400 "
+    answer = b"HTTP/1.1 400 "
+    with server.raw() as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.sendall(content)
+        answer = read_all(connection)
     assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
     assert counts(server, "raw") == before
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(server):
+    more = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
+    content = answers_to(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[more] * 40)
+    assert content == b"" or answer_of(content)[0] == 413
 
 
 def test_what_follows_a_body_in_chunks_is_no_header(server):
@@ -108,82 +131,48 @@ def test_whatever_is_sent_in_whatever_pieces_the_connection_answers_or_closes(se
     for _ in range(data.draw(st.integers(0, 3))):
         sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=4)))
-    with server.raw() as connection:
-        try:
-            for begin, end in pairwise([0, *cuts, len(sent)]):
-                connection.sendall(bytes(sent[begin:end]))
-            connection.shutdown(socket.SHUT_WR)
-            answers = read_all(connection)
-        except OSError:  # it closed while more came
-            answers = b""
+    answers = answers_to(server, *(bytes(sent[begin:end]) for begin, end in pairwise([0, *cuts, len(sent)])))
     assert answers == b"" or answers.startswith(b"HTTP/1.1 ")
     assert b"HTTP/1.1 500" not in answers
-
-
-def test_a_body_over_the_limit_is_refused_before_it_is_read(server):
-    with server.raw() as connection:
-        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-        with_more = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
-        try:
-            for _ in range(40):
-                connection.sendall(with_more)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-        try:
-            content = read_all(connection)
-        except ConnectionResetError:  # it closed while more came: then TCP may drop the answer
-            content = b""
-    assert content == b"" or answer_of(content)[0] == 413
 
 
 def test_a_client_that_goes_away_in_a_long_poll_holds_nothing(server):
     wish = json.dumps({"topics": ["gone"], "wait": 30}).encode()
     head = HEAD.replace(b"/v1/jobs", b"/v1/reserve")
-    connections = []
-    for _ in range(20):
-        connection = socket.create_connection(("127.0.0.1", server.port))
-        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(wish) + wish)
-        connections.append(connection)
-    until(lambda: "gone" in waited_for(server))
-    for connection in connections:
-        connection.close()
+    with contextlib.ExitStack() as connections:
+        for _ in range(20):
+            connection = connections.enter_context(server.raw())
+            connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(wish) + wish)
+        until(lambda: "gone" in waited_for(server))
     server("POST", "/v1/jobs", json={"topic": "gone"})
     until(lambda: counts(server, "gone")["delayed"] == 1)
-    [job] = server("POST", "/v1/reserve", json={"topics": ["gone"], "wait": 30}).json()["jobs"]
-    assert job["attempt"] == 1
+    assert [job["attempt"] for job in reserved(server, "gone")] == [1]
 
 
-def test_who_waits_gets_what_becomes_due_or_is_put_by_another_process(server):
+def test_who_waits_gets_what_becomes_due_or_is_put_by_another_process_or_lost_by_another_client(server):
     with JobQueue(server.store) as other:
         other.put("elsewhere", delay=0.5)
-        [job] = server("POST", "/v1/reserve", json={"topics": ["elsewhere"], "wait": 30}).json()["jobs"]
+        [first] = reserved(server, "elsewhere")
         threading.Timer(0.3, other.put, ("elsewhere",)).start()
-        [next_job] = server("POST", "/v1/reserve", json={"topics": ["elsewhere"], "wait": 30}).json()["jobs"]
-    assert job["id"] != next_job["id"]
-
-
-def test_who_waits_gets_a_job_whose_lease_was_lost(server):
-    server("POST", "/v1/jobs", json={"topic": "lost"})
-    server("POST", "/v1/reserve", json={"topics": ["lost"], "ttr": 0.5})
-    [job] = server("POST", "/v1/reserve", json={"topics": ["lost"], "wait": 30}).json()["jobs"]
-    assert job["attempt"] == 2
+        [second] = reserved(server, "elsewhere", ttr=0.5)
+        [again] = reserved(server, "elsewhere")
+    assert first["id"] != second["id"] == again["id"]
+    assert again["attempt"] == 2
 
 
 def test_nobody_who_waits_for_a_paused_topic_gets_its_jobs_before_it_is_resumed(server):
     server("POST", "/v1/topics/paused/pause")
     server("POST", "/v1/jobs", json={"topic": "paused"})
-    assert server("POST", "/v1/reserve", json={"topics": ["paused"], "wait": 0.5}).status_code == 204
+    assert reserved(server, "paused", wait=0.5) is None
     threading.Timer(0.3, server, ("POST", "/v1/topics/paused/resume")).start()
-    assert server("POST", "/v1/reserve", json={"topics": ["paused"], "wait": 30}).status_code == 200
+    assert len(reserved(server, "paused")) == 1
 
 
 def test_a_thousand_idle_connections_hinder_nobody(server):
-    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(1_000)]
-    try:
+    with contextlib.ExitStack() as idle:
+        for _ in range(1_000):
+            idle.enter_context(server.raw())
         assert server("POST", "/v1/jobs", json={"topic": "beside"}).status_code == 201
-    finally:
-        for connection in idle:
-            connection.close()
 
 
 # ---- its end --------------------------------------------------------------------------------------------------------
@@ -191,19 +180,17 @@ def test_a_thousand_idle_connections_hinder_nobody(server):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_waits_and_streams_at_once(tmp_path, number):
-    server = Process(tmp_path, "--open")
-    answers = []
+    server, ends, listening = Process(tmp_path, "--open"), [], threading.Event()
 
     def wait():
-        answers.append(server("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}).status_code)
+        ends.append(reserved(server, "mail"))
 
     def listen():
         with server.client.stream("GET", "/v1/events") as stream:
             listening.set()
-            answers.append(b"".join(stream.iter_raw())[:5])
+            ends.append(b"".join(stream.iter_raw())[:5])
 
-    listening = threading.Event()
-    threads = [threading.Thread(target=wait), threading.Thread(target=listen)]
+    threads = [threading.Thread(target=act) for act in (wait, listen)]
     for thread in threads:
         thread.start()
     until(lambda: "mail" in waited_for(server))
@@ -211,21 +198,19 @@ def test_a_signal_ends_waits_and_streams_at_once(tmp_path, number):
     assert server.stop(number) == 0
     for thread in threads:
         thread.join()
-    assert sorted(map(str, answers)) == ["204", "b'retry'"]
+    assert sorted(map(str, ends)) == ["None", "b'retry'"]
     assert "stopped" in server.log.read_text()
     assert "Traceback" not in server.log.read_text()
 
 
 def test_what_is_under_way_is_answered_before_the_end(tmp_path):
-    server = Process(tmp_path, "--open")
-    with server.raw() as connection:
+    with Process(tmp_path, "--open") as server, server.raw() as connection:
         connection.sendall(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(BODY))
         assert connection.recv(1_000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         server.process.send_signal(signal.SIGTERM)
         until(lambda: not server.listens())
         connection.sendall(BODY)
         assert answer_of(read_all(connection))[0] == 201
-    assert server.stop() == 0
 
 
 @pytest.mark.parametrize("content", [HEAD + b"Content-Length: 9\r\n\r\n{", b"GET"], ids=["body", "head"])
@@ -242,21 +227,15 @@ def test_who_never_ends_a_request_does_not_keep_the_server(tmp_path, content):
 
 
 def test_a_read_only_server_changes_nothing(tmp_path):
-    server = Process(tmp_path, "--open", "--read-only")
-    try:
+    with Process(tmp_path, "--open", "--read-only") as server:
         for path, words in (("/v1/jobs", {"topic": "a"}), ("/v1/reserve", {"topics": ["a"]}), ("/v1/jobs/delete", {})):
             assert problem(server("POST", path, json=words)) == "read-only"
         assert server("GET", "/v1/counts").json() == {"topics": {}}
-    finally:
-        assert server.stop() == 0
 
 
 def test_the_handlers_of_a_module_work_in_the_same_process(tmp_path):
     source = "from pywheel import JobQueue\nqueue = JobQueue('memory:')\n@queue.handler('mail')\ndef mail(job): pass\n"
     (tmp_path / "shop.py").write_text(source)
-    server = Process(tmp_path, "--open", "--work", target=["shop:queue"])
-    try:
+    with Process(tmp_path, "--open", "--work", target=["shop:queue"]) as server:
         id = server("POST", "/v1/jobs", json={"topic": "mail"}).json()["id"]
         until(lambda: server("GET", f"/v1/jobs/{id}").json()["state"] == "done")
-    finally:
-        assert server.stop() == 0

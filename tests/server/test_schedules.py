@@ -35,9 +35,10 @@ def test_one_is_run_now_paused_and_resumed_whatever_slashes_its_name_has(api, qu
         assert queue.get(id).headers["pywheel-schedule"] == name
         run_due(queue)
         assert queue.get(id).state is State.DONE
-        assert [api("POST", f"/v1/schedules/{path}/pause").json()["changed"] for _ in range(2)] == [True, False]
-        assert queue.schedules.get(name).schedule.paused
-        assert api("POST", f"/v1/schedules/{path}/resume").json()["changed"]
+        for word, paused in (("pause", True), ("pause", True), ("resume", False)):
+            changed = queue.schedules.get(name).schedule.paused is not paused
+            assert api("POST", f"/v1/schedules/{path}/{word}").json()["changed"] is changed
+            assert queue.schedules.get(name).schedule.paused is paused
     assert problem(api("POST", "/v1/schedules/c/run")) == "no-such-schedule"
 
 
@@ -61,32 +62,25 @@ def test_a_schedule_is_made_changed_looked_at_and_removed(api, queue, clock, nam
         assert problem(api(method, path)) == "no-such-schedule"
 
 
-def test_a_schedule_that_makes_no_sense_is_refused(api, queue):
-    for wish in (
-        {"every": "1m", "cron": "0 3 * * *"},
-        {"every": "1ms"},
-        {"cron": "soon"},
-        {},
-        {"every": "1m", "catch_up": "all", "overlap": "skip"},
-        {"every": "1m", "body": 1, "body_base64": "AP+A"},
-        {"every": "1m", "jitter": "soon"},
-    ):
-        answer = api("PUT", "/v1/schedules/s", json={"topic": "work", **wish})
-        assert (answer.status_code, problem(answer)) == (422, "bad-body"), wish
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {}, {"every": "1m", "cron": "0 3 * * *"}, {"every": "1ms"}, {"cron": "soon"}, {"every": "1m", "jitter": "soon"},
+        {"every": "1m", "catch_up": "all", "overlap": "skip"}, {"every": "1m", "body": 1, "body_base64": "AP+A"},
+    ],
+)  # fmt: skip
+def test_a_schedule_that_makes_no_sense_is_refused(api, queue, wish):
+    assert problem(api("PUT", "/v1/schedules/s", json={"topic": "work", **wish})) == "bad-body"
     assert problem(api("PUT", "/v1/schedules/" + "s" * 181, json={"topic": "work", "every": "1m"})) == "bad-body"
     assert queue.schedules.list() == []
 
 
 def test_a_method_that_a_schedule_does_not_take_is_refused(api, queue):
     queue.schedules.set("s", "work", every="1h")
-    for method, path in (
-        ("POST", "/v1/schedules/s"),
-        ("GET", "/v1/topics/mail/pause"),
-        ("PUT", "/v1/schedules/s/pause"),
-    ):
-        answer = api(method, path)
-        assert (answer.status_code, problem(answer)) == (405, "method-not-allowed")
-        assert answer.headers["allow"]
+    for method, path in (("POST", "schedules/s"), ("GET", "topics/mail/pause"), ("PUT", "schedules/s/pause")):
+        answer = api(method, f"/v1/{path}")
+        assert (problem(answer), bool(answer.headers["allow"])) == ("method-not-allowed", True)
+    assert problem(api("GET", f"/v1/jobs/{api.put()}/1/history")) == "not-found"  # an id has no slashes
 
 
 def test_a_token_for_other_topics_sees_and_changes_no_schedule(bearing, queue):
@@ -103,7 +97,3 @@ def test_a_token_for_other_topics_sees_and_changes_no_schedule(bearing, queue):
     assert api("GET", "/v1/schedules?limit=1").json() == {"schedules": [], "next": None}
     queue.schedules.set("t", "mail", every="1h")
     assert [one["name"] for one in api("GET", "/v1/schedules?limit=1").json()["schedules"]] == ["t"]
-
-
-def test_an_id_has_no_slashes(api, queue):
-    assert problem(api("GET", f"/v1/jobs/{api.put()}/1/history")) == "not-found"

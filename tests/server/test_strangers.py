@@ -15,9 +15,8 @@ LINE = "2026-01-01 00:00:00,000 INFO forged"
 
 @pytest.fixture(scope="module", params=["text", "json"])
 def serving(request, tmp_path_factory):
-    server = Process(tmp_path_factory.mktemp("strangers"), "--log-format", request.param)
-    yield server
-    assert server.stop() == 0
+    with Process(tmp_path_factory.mktemp("strangers"), "--log-format", request.param) as server:
+        yield server
 
 
 def ask(server, method, path, body=b"", **headers):

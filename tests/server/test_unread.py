@@ -79,14 +79,8 @@ class Mute:
 
 
 def get(path, pad=PAD):
-    def make(number):
-        return b"GET %s HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: n%d\r\nX-Pad: %s\r\n\r\n" % (
-            path.encode(),
-            number,
-            b"x" * pad,
-        )
-
-    return make
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: n%d\r\nX-Pad: {'x' * pad}\r\n\r\n".encode()
+    return lambda number: head % number
 
 
 def put(number):
@@ -121,9 +115,8 @@ def press(server, clients):
 
 @pytest.fixture
 def fresh(tmp_path):
-    server = Process(tmp_path, "--open")
-    yield server
-    assert server.stop() == 0
+    with Process(tmp_path, "--open") as server:
+        yield server
 
 
 @contextlib.contextmanager
@@ -136,42 +129,37 @@ def mutes(server, make, count):
             client.connection.close()
 
 
-def script(server):
-    """Return the path of the largest of the page's own files."""
-    return re.search(r"/static/[0-9a-f]+/scripts\.js", server("GET", "/").text)[0]
-
-
 @pytest.mark.parametrize("kind", ["document", "file", "page", "nothing", "put"])
 def test_who_reads_no_answers_is_read_no_further_and_gets_them_all_later(fresh, kind):
-    paths = {"document": "/v1/openapi.json", "page": "/", "nothing": "/v1/nothing"}
-    make = put if kind == "put" else get(paths.get(kind) or script(fresh), SOME if kind == "nothing" else PAD)
-    status = {"put": 201, "nothing": 404}.get(kind, 200)
+    script = re.search(r"/static/[0-9a-f]+/scripts\.js", fresh("GET", "/").text)[0]
+    make, status = {
+        "document": (get("/v1/openapi.json"), 200),
+        "file": (get(script), 200),
+        "page": (get("/"), 200),
+        "nothing": (get("/v1/nothing", SOME), 404),
+        "put": (put, 201),
+    }[kind]
     before = resident(fresh)
     with mutes(fresh, make, 2) as clients:
         press(fresh, clients)
         assert resident(fresh) - before < MOST_GROWN
         assert fresh("GET", "/healthz").text == "ok\n"
-        first = clients[0]
-        found = list(first.answers())
-    assert [id for _, id, _ in found] == first.requests
-    assert {status for status, _, _ in found} == {status}
+        found = list(clients[0].answers())
+    assert [id for _, id, _ in found] == clients[0].requests
+    assert {answered for answered, _, _ in found} == {status}
 
 
-@pytest.mark.parametrize("pad", [0, PAD])
-def test_many_who_read_no_answers_take_little_memory(fresh, pad):
-    """With requests as short as they can be as well: each of them costs more memory than it has bytes."""
-    short = b"GET / HTTP/1.1\r\n\r\n" if pad == 0 else None
-    make = (lambda _: short * 100) if short else get("/v1/openapi.json", pad)
+SHORT = b"GET / HTTP/1.1\r\n\r\n" * 100  # each of them costs more memory than it has bytes
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [(get("/v1/openapi.json"), CLIENTS), (lambda _: SHORT, CLIENTS), (events, 1)],
+    ids=["long requests", "short requests", "requests behind a stream"],
+)
+def test_many_who_read_no_answers_take_little_memory(fresh, make, number):
     before = resident(fresh)
-    with mutes(fresh, make, CLIENTS) as clients:
-        press(fresh, clients)
-        assert fresh("GET", "/healthz").text == "ok\n"
-        assert resident(fresh) - before < MOST_GROWN
-
-
-def test_requests_behind_a_stream_wait_for_its_end_outside(fresh):
-    before = resident(fresh)
-    with mutes(fresh, events, 1) as clients:
+    with mutes(fresh, make, number) as clients:
         press(fresh, clients)
         assert resident(fresh) - before < MOST_GROWN
         assert fresh("GET", "/healthz").text == "ok\n"

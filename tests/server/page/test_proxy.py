@@ -94,15 +94,13 @@ def test_without_the_header_a_token_is_needed_as_before_and_for_the_api_always(b
 
 @pytest.mark.stress
 def test_the_server_knows_the_proxy_by_its_connection_and_by_nothing_that_is_sent(tmp_path):
-    server = Process(tmp_path, "--sign-in-header", HEADER, "--sign-in-from", "127.0.0.7", "--proxies", "127.0.0.8")
+    options = ("--sign-in-header", HEADER, "--sign-in-from", "127.0.0.7", "--proxies", "127.0.0.8")
     forged = {**ADA, "X-Forwarded-For": "127.0.0.7", "Forwarded": "for=127.0.0.7", "X-Real-IP": "127.0.0.7"}
-    try:
+    with Process(tmp_path, *options) as server:
         for address, status in (("127.0.0.7", 200), ("127.0.0.8", 303), ("127.0.0.1", 303)):
             transport = httpx.HTTPTransport(local_address=address)
             with httpx.Client(base_url=server.url, transport=transport, headers=forged) as client:
                 assert (address, client.get("/").status_code) == (address, status)
-    finally:
-        assert server.stop() == 0
 
 
 @pytest.mark.stress
