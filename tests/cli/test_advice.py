@@ -2,6 +2,8 @@
 
 import itertools
 import re
+import shlex
+import socket
 import sys
 
 import pytest
@@ -10,6 +12,7 @@ from typer.main import get_command
 from pywheel import BadArguments, ExtraMissing, JobQueue
 from pywheel.cli.app import PARTS, app
 from pywheel.jobs.checks import needed
+from pywheel.jobs.queries import ListNotes
 
 NO_ZONE = "'2030-01-31T06:00:00' has no time zone: write it like 2030-01-31T12:00:00+01:00"
 NUMBERS = itertools.count()
@@ -25,17 +28,49 @@ NUMBERS = itertools.count()
         ("put t 1 --at 2030-01-31T06:00:00", NO_ZONE),
         ("list --due-from 2030-01-31T06:00:00", NO_ZONE),
         ("list --due-until tomorrow", "or a time like 2030-01-31T12:00:00+01:00"),
-        ("token add --scope put --until tomorrow", "or a time like 2030-01-31T12:00:00+01:00"),
+        ("put notify 1 -H tenant", "--header is name=value, not 'tenant'"),
         ("rekey", "give --keys-file, or set PYWHEEL_KEYS; `pywheel new-key` makes a key"),
         ("deliver --config nowhere.toml", "`pywheel deliver --help` shows one"),
+        ("limit notify --limit 0", "limit must be a whole number from 1"),
+        ("limit notify --per :", "--per says of which group --limit is: give both"),
+        ("limit notify --rate soon", "rate is text such as '100/m'"),
+        ("limit notify --limit 1 --none", "give --limit and --rate, or --none, or --as-code"),
+        ("limit notify --none --as-code", "give --limit and --rate, or --none, or --as-code"),
+        ("serve --open --host 0.0.0.0", "--open is for this host only"),
+        ("serve --work", "name it"),
+        ("serve --cors shop.example", "origins such as"),
+        ("serve --cors https://shop.example/", "origins such as"),
+        ("serve --host 203.0.113.1 --port 0", "cannot be listened to"),
+        ("serve --open --port {taken}", "127.0.0.1:{taken} cannot be listened to"),
+        ("serve nowhere:queue", "there is no module nowhere"),
+        ("bridge rabbitmq q --topic t --broker http://guest:secret@x", "is written like amqp:"),
+        ("bridge rabbitmq q", "--topic"),
+        ("token add", "--scope"),
+        ("token add --scope ''", "--scope"),
+        ("token add --scope read --role admin", "--role"),
+        ("token add --scope wrok", "did you mean work"),
+        ("token add --role vewer", "did you mean viewer"),
+        ("token add --scope read --until tomorrow", "or a time like 2030-01-31T12:00:00+01:00"),
+        ("token add --scope read --until 2001-01-01", "over"),
+        ("token add --scope read --until 2100-01-01T00:00:00", "time zone"),
+        ("token add --scope read --until 2100-13-01", "no time"),
+        (f"token add --scope read --note {'n' * 201}", "200"),
+        ("token remove", "--note"),
+        ("token remove 000000000000 --note n", "--note"),
+        ("token remove 'shop backend'", "no id of a token"),
     ],
 )
-def test_a_refusal_says_what_to_write(call, monkeypatch, arguments, said):
+def test_a_refusal_says_what_to_write_and_changes_nothing(call, queue, monkeypatch, arguments, said):
     monkeypatch.delenv("PYWHEEL_KEYS", raising=False)
-    code, out, err = call(*arguments.split())
-    assert (code, out) == (2, "")
-    assert said in err
-    assert err.count("\n") == 1
+    queue.put("notify")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        code, out, err = call(*shlex.split(arguments.format(taken=taken)))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said.format(taken=taken) in err
+    assert "secret" not in err
+    assert queue.store.ask(ListNotes("")) == []
+    assert [job.topic for job in queue.jobs.list()] == ["notify"]
 
 
 @pytest.mark.parametrize("group", [[], ["token"], ["schedules"], ["outlets"], ["bridge"], ["spool"]], ids=str)

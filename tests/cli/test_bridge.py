@@ -80,18 +80,3 @@ def test_it_takes_records_of_a_mock_cluster(queue, bridge):
         until(lambda: put(queue) == 1)
         command.send(signal.SIGTERM)
         command.ends()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["rabbitmq", "q", "--topic", "t", "--broker", "http://guest:secret@x"], "is written like amqp:"),
-        (["rabbitmq", "q"], "--topic"),
-        (["kafka", "t", "--topic", "", "--servers", "x"], "topic"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_said(call, arguments, said):
-    code, _, err = call("bridge", *arguments)
-    assert code == 2
-    assert said in err
-    assert "secret" not in err

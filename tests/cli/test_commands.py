@@ -46,19 +46,15 @@ class Endless(io.RawIOBase):
 
 
 def test_a_body_without_end_is_read_up_to_the_limit_only(call, queue, tmp_path, monkeypatch):
-    endless = Endless()
+    endless, huge = Endless(), tmp_path / "huge"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(endless)))
-    refused = call("put", "t", "-")
-    assert (refused[0], refused[1]) == (2, "")
-    assert refused[2] == f"pywheel: the body has more than {MAX_BODY} bytes: store it elsewhere, put its name\n"
+    said = f"pywheel: the body has more than {MAX_BODY} bytes: store it elsewhere, put its name\n"
+    assert call("put", "t", "-") == (2, "", said)
     assert endless.read_bytes < 2 * MAX_BODY
-    huge = tmp_path / "huge"
-    with huge.open("wb") as file:
-        file.truncate(1 << 41)
-    assert call("put", "t", "--file", huge) == refused
-    with huge.open("wb") as file:
-        file.truncate(MAX_BODY)
-    assert call("put", "t", "--file", huge)[0] == 0
+    for size, code in ((1 << 41, 2), (MAX_BODY, 0)):
+        with huge.open("wb") as file:
+            file.truncate(size)
+        assert call("put", "t", "--file", huge)[::2] == (code, said if code else "")
     assert queue.topics.counts()["t"].delayed == 1
 
 
@@ -187,9 +183,11 @@ def test_a_key_is_taken_unless_the_put_replaces_and_stays_so_for_as_long_as_a_pu
 
 def test_an_unknown_topic_is_not_paused_unless_asked(says, call, queue):
     queue.put("notify")
-    for words in ("pause", "resume", "cancel-many -y -t", "retry-many -y -t", "delete-many -y -t"):
+    changes = ["pause", "resume", "limit --limit 1", *(f"{what}-many -y -t" for what in ("cancel", "retry", "delete"))]
+    for words in changes:
         code, out, err = call(*words.split(), "notfiy")
         assert (code, out, "'notfiy', did you mean notify?" in err) == (1, "", True)
+    assert queue.topics.limits("notify") is None
     assert "--create" in call("pause", "x")[2]
     assert [topic.name for topic in queue.topics.list()] == ["notify"]
     assert [says("pause", "mail", *words)["changed"] for words in (["--create"], [])] == [True, False]
@@ -213,33 +211,11 @@ def test_a_topic_is_limited_looked_at_and_left_to_its_code(says, call, queue):
     assert queue.topics.limits("t") is None
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ("--limit 0", "limit must be a whole number from 1"),
-        ("--per :", "--per says of which group --limit is: give both"),
-        ("--rate soon", "rate is text such as '100/m'"),
-        ("--limit 1 --none", "give --limit and --rate, or --none, or --as-code"),
-        ("--none --as-code", "give --limit and --rate, or --none, or --as-code"),
-    ],
-)
-def test_limits_that_make_no_sense_are_refused(call, queue, words, why):
-    queue.put("notify")
-    code, out, error = call("limit", "notify", *words.split())
-    assert (code, out, why in error) == (2, "", True)
-    code, _, error = call("limit", "notfiy", "--limit", "1")
-    assert (code, "did you mean notify?" in error) == (1, True)
-    assert queue.topics.limits("notify") is None
-
-
 def test_a_job_a_line_is_put_a_thousand_at_a_time(call, queue, tmp_path, monkeypatch):
     file = tmp_path / "mails.jsonl"
     file.write_text("".join(f'{{"to": {n}}}\n' for n in range(2_500)))
-    assert call("put", "mail", "--lines", "--file", file, "--delay", "1h", "--header", "tenant=acme") == (
-        0,
-        "2500\n",
-        "",
-    )
+    words = ("--lines", "--file", file, "--delay", "1h", "--header", "tenant=acme")
+    assert call("put", "mail", *words) == (0, "2500\n", "")
     jobs = queue.jobs.list("mail", limit=3_000)
     assert [job.json()["to"] for job in jobs] == list(range(2_500))
     assert jobs[0].headers == {"tenant": "acme"}
@@ -251,20 +227,17 @@ def test_a_job_a_line_is_put_a_thousand_at_a_time(call, queue, tmp_path, monkeyp
 def test_a_line_that_is_no_json_is_named_and_says_where_to_go_on(call, queue, tmp_path):
     file = tmp_path / "mails.jsonl"
     file.write_text("1\n" * 1_200 + "oops\n")
-    code, out, err = call("put", "mail", "--lines", "--file", file)
-    assert (code, out) == (2, "")
-    assert "line 1201: 'oops' is no JSON" in err
-    assert "go on with line 1001" in err
-    assert queue.topics.counts()["mail"].delayed == 1_000
-    for wrong in (("--key", "k"), ("7",)):
-        code, _, err = call("put", "mail", *wrong, "--lines", "--file", file)
-        assert code == 2
-        assert "--lines puts many jobs" in err
+    for words, *said in (
+        ((), "line 1201: 'oops' is no JSON", "go on with line 1001"),
+        (("--key", "k"), "--lines puts many jobs"),
+        (("7",), "--lines puts many jobs"),
+    ):
+        code, out, err = call("put", "mail", *words, "--lines", "--file", file)
+        assert (code, out, [text in err for text in said]) == (2, "", [True] * len(said))
+        assert queue.topics.counts()["mail"].delayed == 1_000
 
 
 def test_a_job_has_headers_and_where_it_goes(call, queue):
     call("put", "notify", "1", "--to", "https://shop.example/hook", "-H", "tenant=acme", "-H", "region=eu=1")
     [job] = queue.jobs.list("notify")
     assert job.headers == {"tenant": "acme", "region": "eu=1", "to": "https://shop.example/hook"}
-    code, _, err = call("put", "notify", "1", "-H", "tenant")
-    assert (code, "--header is name=value, not 'tenant'" in err) == (2, True)

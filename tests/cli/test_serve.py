@@ -1,35 +1,14 @@
 """``pywheel serve`` up to the server: its options and its refusals."""
 
-import socket
-
 import pytest
 
 from tests.cli.running import running
 from tests.isolated.child import run_well
 from tests.server.client import Process, problem
 
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("--open --host 0.0.0.0", "--open is for this host only"),
-        ("--work", "name it"),
-        ("--cors shop.example", "origins such as"),
-        ("--cors https://shop.example/", "origins such as"),
-        ("--host 203.0.113.1 --port 0", "cannot be listened to"),
-        ("--open --port {taken}", "127.0.0.1:{taken} cannot be listened to"),
-        ("nowhere:queue", "there is no module nowhere"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_one_line(call, options, said):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken = server.getsockname()[1]
-        code, _, text = call("serve", *options.format(taken=taken).split())
-    assert (code, text.count("\n")) == (2, 1)
-    assert said.format(taken=taken) in text
+pytestmark = pytest.mark.stress
 
 
-@pytest.mark.stress
 def test_the_log_of_a_program_stays_as_the_program_has_set_it_up(tmp_path):
     lines = "import atexit, logging", "logging.basicConfig(format='OURS %(message)s')", "from pywheel import JobQueue"
     ends = "queue = JobQueue('memory:')", "atexit.register(logging.getLogger().warning, 'the end')"
@@ -38,14 +17,12 @@ def test_the_log_of_a_program_stays_as_the_program_has_set_it_up(tmp_path):
         assert command.ends(2).splitlines()[-1] == "OURS the end"
 
 
-@pytest.mark.stress
 def test_it_says_where_it_listens_and_to_whom(tmp_path):
     with Process(tmp_path) as server:
         assert problem(server("GET", "/v1/topics")) == "token-missing"
         assert f"{server.url} (with tokens" in server.log.read_text()
 
 
-@pytest.mark.stress
 def test_without_starlette_it_says_what_to_install():
     code = """
 import sys

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pywheel.jobs.queries import ListNotes
 from pywheel.server.tokens import Tokens, id_of
 
 
@@ -62,28 +61,3 @@ def test_tokens_are_removed_by_id_by_what_they_begin_with_and_by_note(call, says
     assert [tokens.grant(secret) is None for secret in secrets] == [True] * 4 + [False]
     for words in (("0" * 12,), ("--note", "nobody")):
         assert call("token", "remove", *words)[:2] == (1, "no such token\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("add",), "--scope"),
-        (("add", "--scope", ""), "--scope"),
-        (("add", "--scope", "read", "--role", "admin"), "--role"),
-        (("add", "--scope", "wrok"), "did you mean work"),
-        (("add", "--role", "vewer"), "did you mean viewer"),
-        (("add", "--scope", "read", "--until", "tomorrow"), "--until"),
-        (("add", "--scope", "read", "--until", "2001-01-01"), "over"),
-        (("add", "--scope", "read", "--until", "2100-01-01T00:00:00"), "time zone"),
-        (("add", "--scope", "read", "--until", "2100-13-01"), "no time"),
-        (("add", "--scope", "read", "--note", "n" * 201), "200"),
-        (("remove",), "--note"),
-        (("remove", "0" * 12, "--note", "n"), "--note"),
-        (("remove", "shop backend"), "no id of a token"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_and_changes_nothing(call, queue, arguments, said):
-    code, out, err = call("token", *arguments)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert queue.store.ask(ListNotes("")) == []
