@@ -75,14 +75,9 @@ def replacing_again(shop, options):
 
 
 STEPS = [
-    importing,
-    waiting_for_a_mended_source,
-    mended,
-    at_work,
-    replacing_while_a_new_one_imports,
-    replaced_while_an_old_one_drains,
-    replacing_again,
-]
+    importing, waiting_for_a_mended_source, mended, at_work, replacing_while_a_new_one_imports,
+    replaced_while_an_old_one_drains, replacing_again,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [TERM, INT, QUIT])

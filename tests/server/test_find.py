@@ -191,13 +191,9 @@ def test_a_list_goes_on_in_a_topic_with_a_long_name(bearing, queue):
 
 
 SOUGHT = [
-    ({"text": "needle"}, [0, 1]),
-    ({"header": "tenant=a"}, [0]),
-    ({"header": "tenant"}, [0, 2]),
-    ({"priority": 5}, [1]),
-    ({"worker": "app1:"}, [3]),
-    ({"text": "needle", "priority": 0}, [0]),
-]
+    ({"text": "needle"}, [0, 1]), ({"header": "tenant=a"}, [0]), ({"header": "tenant"}, [0, 2]),
+    ({"priority": 5}, [1]), ({"worker": "app1:"}, [3]), ({"text": "needle", "priority": 0}, [0]),
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -106,14 +106,11 @@ def test_a_body_that_is_nested_too_deep_is_refused(api, depth, opening, closing)
 @pytest.mark.parametrize(
     "headers",
     [
-        {"content-type": "text/plain"},
-        {"content-type": "application/x-www-form-urlencoded"},
-        {"content-type": "application/json; charset=latin-1"},
-        {"content-type": "application/jsonx"},
-        {"content-type": ""},
-        {"content-encoding": "gzip"},
+        {"content-type": "text/plain"}, {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "application/json; charset=latin-1"}, {"content-type": "application/jsonx"},
+        {"content-type": ""}, {"content-encoding": "gzip"},
     ],
-)
+)  # fmt: skip
 def test_a_body_of_another_type_is_refused(api, headers):
     answer = send(api, b'{"topic": "a"}', **headers)
     assert (answer.status_code, problem(answer)) == (415, "wrong-type")
@@ -135,28 +132,16 @@ def test_json_may_say_that_it_is_utf_8_and_be_wide(api, queue, kind, body):
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("/v1/jobs?colour=1", "colour"),
-        ("/v1/jobs?limit=0", "limit"),
-        ("/v1/jobs?limit=1001", "limit"),
-        ("/v1/jobs?limit=x", "limit"),
-        ("/v1/jobs?state=asleep", "state"),
-        ("/v1/jobs?state=null", "state"),
-        ("/v1/jobs?due_from=null", "due_from"),
-        ("/v1/jobs?due_until=0.5", "due_until"),
-        ("/v1/jobs?topic=", "topic"),
-        ("/v1/jobs?due_from=x", "due_from"),
-        ("/v1/jobs?due_from=2040-01-01T00:00:00", "due_from"),
-        ("/v1/jobs?body=x", "body"),
-        ("/v1/jobs?cursor=%FF", None),
-        ("/v1/jobs?limit=1&limit=2", None),
-        ("/v1/jobs?topic=%ff", None),
-        ("/v1/jobs?token=secret", "token"),
-        ("/v1/topics?x=1", "x"),
-        ("/v1/jobs/by-key?topic=a", "key"),
-        ("/v1/jobs/by-key?topic=a&key=%00", "key"),
-        ("/v1/jobs/1?x", "x"),
+        ("/v1/jobs?colour=1", "colour"), ("/v1/jobs?limit=0", "limit"), ("/v1/jobs?limit=1001", "limit"),
+        ("/v1/jobs?limit=x", "limit"), ("/v1/jobs?state=asleep", "state"), ("/v1/jobs?state=null", "state"),
+        ("/v1/jobs?due_from=null", "due_from"), ("/v1/jobs?due_until=0.5", "due_until"),
+        ("/v1/jobs?topic=", "topic"), ("/v1/jobs?due_from=x", "due_from"),
+        ("/v1/jobs?due_from=2040-01-01T00:00:00", "due_from"), ("/v1/jobs?body=x", "body"),
+        ("/v1/jobs?cursor=%FF", None), ("/v1/jobs?limit=1&limit=2", None), ("/v1/jobs?topic=%ff", None),
+        ("/v1/jobs?token=secret", "token"), ("/v1/topics?x=1", "x"), ("/v1/jobs/by-key?topic=a", "key"),
+        ("/v1/jobs/by-key?topic=a&key=%00", "key"), ("/v1/jobs/1?x", "x"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_parameter_is_named(api, path, name):
     answer = api("GET", path)
     assert (answer.status_code, problem(answer)) == (400, "bad-parameter")
@@ -241,14 +226,11 @@ def test_any_other_body_where_none_belongs_is_refused(api, content):
 @pytest.mark.parametrize(
     ("name", "status", "kind"),
     [
-        ("StoreAway", 503, "store-away"),
-        ("StoreBusy", 503, "store-busy"),
-        ("StoreFull", 507, "store-full"),
-        ("StoreClosed", 503, "stopping"),
-        ("StoreReadOnly", 403, "read-only"),
+        ("StoreAway", 503, "store-away"), ("StoreBusy", 503, "store-busy"), ("StoreFull", 507, "store-full"),
+        ("StoreClosed", 503, "stopping"), ("StoreReadOnly", 403, "read-only"),
         ("StoreCorrupt", 500, "store-failed"),
     ],
-)
+)  # fmt: skip
 def test_what_the_store_cannot_do_is_a_problem(api, monkeypatch, name, status, kind):
     import pywheel
 

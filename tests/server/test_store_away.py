@@ -15,36 +15,22 @@ MADE_UP = "pw_" + "0" * 12 + "_" + "x" * 43
 DETAIL = "on purpose"  # of the error of the store
 FORM = {"content-type": "application/x-www-form-urlencoded", "sec-fetch-site": "same-origin"}
 REQUESTS = [
-    ("GET", "/readyz", {}),
-    ("GET", "/metrics", {}),
-    ("GET", "/v1/topics", {}),
-    ("GET", "/v1/counts", {}),
-    ("GET", "/v1/jobs", {}),
-    ("GET", "/v1/jobs/1", {}),
-    ("GET", "/v1/events", {"headers": {"last-event-id": "1-1"}}),
-    ("GET", "/v1/schedules", {}),
+    ("GET", "/readyz", {}), ("GET", "/metrics", {}), ("GET", "/v1/topics", {}), ("GET", "/v1/counts", {}),
+    ("GET", "/v1/jobs", {}), ("GET", "/v1/jobs/1", {}),
+    ("GET", "/v1/events", {"headers": {"last-event-id": "1-1"}}), ("GET", "/v1/schedules", {}),
     ("POST", "/v1/jobs", {"json": {"topic": "a"}}),
     ("POST", "/v1/jobs/batch", {"json": {"jobs": [{"topic": "a"}]}}),
-    ("POST", "/v1/jobs/retry", {"json": {"topic": "a"}}),
-    ("POST", "/v1/jobs/1/cancel", {}),
+    ("POST", "/v1/jobs/retry", {"json": {"topic": "a"}}), ("POST", "/v1/jobs/1/cancel", {}),
     ("POST", "/v1/reserve", {"json": {"topics": ["a"]}}),
-    ("POST", "/v1/reserve", {"json": {"topics": ["a", "b"], "wait": "10ms"}}),
-    ("POST", "/v1/claims/MS4x/ack", {}),
-    ("POST", "/v1/topics/a/pause", {}),
-    ("GET", "/", {}),
-    ("GET", "/workers", {}),
-    ("GET", "/coming", {}),
-    ("GET", "/jobs", {}),
-    ("GET", "/jobs/1", {}),
-    ("GET", "/dead", {}),
-    ("GET", "/outlets", {}),
-    ("GET", "/schedules", {}),
-    ("GET", "/sign-in", {}),
+    ("POST", "/v1/reserve", {"json": {"topics": ["a", "b"], "wait": "10ms"}}), ("POST", "/v1/claims/MS4x/ack", {}),
+    ("POST", "/v1/topics/a/pause", {}), ("GET", "/", {}), ("GET", "/workers", {}), ("GET", "/coming", {}),
+    ("GET", "/jobs", {}), ("GET", "/jobs/1", {}), ("GET", "/dead", {}), ("GET", "/outlets", {}),
+    ("GET", "/schedules", {}), ("GET", "/sign-in", {}),
     ("POST", "/sign-in", {"content": f"token={MADE_UP}", "headers": FORM}),
     ("POST", "/topics", {"content": "topic=a&action=pause", "headers": FORM}),
     ("POST", "/jobs/1", {"content": "action=cancel", "headers": FORM}),
     ("POST", "/jobs", {"content": "action=cancel", "headers": FORM}),
-]
+]  # fmt: skip
 
 
 def bearing(secret, words):

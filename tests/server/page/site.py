@@ -12,6 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from pywheel.jobs.commands import Nack
 from pywheel.server import app
 from pywheel.server.access import Access
 from pywheel.server.tokens import Grant
@@ -115,6 +116,14 @@ def post(client, path, **fields):
     """Send a form as a browser does."""
     content = urlencode(fields, doseq=True)
     return client.post(path, content=content, headers={"content-type": "application/x-www-form-urlencoded"})
+
+
+def dead(queue, topic="shop.notify", error="it failed", **words):
+    """Put a job and let it die; return its id."""
+    id = queue.put(topic, {"n": 1}, **words)
+    [job] = queue.reserve(topic)
+    queue.store.apply([Nack(job.id, job.claims, None, error)])
+    return id
 
 
 def said(client, answer):

@@ -6,23 +6,15 @@ import re
 import pytest
 
 from pywheel import JobQueue, LimitOverride
-from pywheel.jobs.commands import Nack, SetNote
+from pywheel.jobs.commands import SetNote
 from pywheel.jobs.job import State
 from pywheel.jobs.queries import ListNotes
 from tests.jobs.waiting import until
 
-from .site import buttons, pages_of, post, said, tokens
+from .site import buttons, dead, pages_of, post, said, tokens
 
 AT = "2031-02-03T04:05:06"
 DUE = 1_927_857_906_000  # the same, in UTC
-
-
-def dead(queue, topic="shop.notify", error="it failed", **words):
-    """Put a job and let it die."""
-    id = queue.put(topic, {"n": 1}, **words)
-    [job] = queue.reserve(topic)
-    queue.store.apply([Nack(job.id, job.claims, None, error)])
-    return id
 
 
 def wait_until_over(client, answer):
@@ -288,18 +280,13 @@ def test_a_group_of_dead_jobs_leads_to_exactly_its_jobs(queue, client, monkeypat
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"sec-fetch-site": "same-origin"}, 303),
-        ({"sec-fetch-site": "cross-site"}, 403),
-        ({"sec-fetch-site": "same-site"}, 403),
-        ({"sec-fetch-site": "none"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 303), ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403), ({"sec-fetch-site": "none"}, 403),
         ({"sec-fetch-site": "same-origin", "origin": "https://evil.example"}, 403),
-        ({"origin": "https://evil.example"}, 403),
-        ({"origin": "null"}, 403),
-        ({"origin": "http://{host}"}, 303),
-        ({"origin": "https://{host}"}, 303),
-        ({}, 403),
+        ({"origin": "https://evil.example"}, 403), ({"origin": "null"}, 403), ({"origin": "http://{host}"}, 303),
+        ({"origin": "https://{host}"}, 303), ({}, 403),
     ],
-)
+)  # fmt: skip
 def test_a_form_of_another_site_changes_nothing(queue, guarded, headers, status):
     id = queue.put("mail", b"", delay=60)
     with guarded.client("admin") as client:

@@ -9,8 +9,8 @@ from pywheel.server import audit
 from pywheel.server.tokens import Tokens, id_of
 from tests.jobs.waiting import until
 
-from .site import post
-from .test_actions import dead, wait_until_over
+from .site import dead, post
+from .test_actions import wait_until_over
 
 
 def log(client, path="/log"):

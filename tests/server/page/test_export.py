@@ -5,11 +5,12 @@ import json
 
 import pytest
 
-from pywheel.jobs.commands import Nack
 from pywheel.jobs.queries import GetPage
 from pywheel.server import app
 from pywheel.server.page import jobs
 from tests.server.client import scope
+
+from .site import dead
 
 
 def lines(client, **query):
@@ -31,9 +32,7 @@ def test_a_line_is_what_the_api_says_of_the_job(queue, client):
 def test_an_export_has_all_that_the_search_finds_and_nothing_else(queue, client):
     ids = queue.put_many([queue.job("mail", b"", delay=60) for _ in range(2_345)])
     for error in ("timeout after 1 s", "timeout after 2 s", "refused"):
-        queue.put("shop", b"")
-        [job] = queue.reserve("shop")
-        queue.store.apply([Nack(job.id, job.claims, None, error)])
+        dead(queue, "shop", error)
     assert [int(job["id"]) for job in lines(client, topic="mail")] == ids
     assert [int(job["id"]) for job in lines(client, topic="mail", newest="1")] == ids[::-1]
     found = [

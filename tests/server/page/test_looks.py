@@ -16,24 +16,18 @@ from pywheel.server.access import Access
 from pywheel.server.page.templating import VERSION
 from pywheel.server.tokens import Tokens, id_of
 
-from .site import buttons, found, pages_of, post, said
+from .site import buttons, dead, found, pages_of, post, said
 
 NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}</template><hx-partial hx-target="body">'
 PAGES = ["/", "/jobs", "/dead", "/workers", "/outlets", "/coming"]
 
 
-def fail(queue, topic, error):
-    [job] = queue.reserve(topic)
-    queue.store.apply([Nack(job.id, job.claims, None, error)])
-
-
 @pytest.fixture
 def nasty(queue):
     """A store whose every text wants to be more than text."""
-    id = queue.put(NASTY, NASTY.encode(), key=NASTY, headers={NASTY: NASTY})
-    fail(queue, NASTY, NASTY)
+    dead(queue, NASTY, NASTY, key=NASTY, headers={NASTY: NASTY})
+    queue.put(NASTY, NASTY.encode(), delay=60)
     queue.put(NASTY, {"a": NASTY}, delay=60)
-    return id
 
 
 def every_page(queue):
@@ -111,8 +105,7 @@ def test_a_search_stands_in_the_address(queue, client):
     first = queue.put("mail", b"", key="a", delay=60)
     second = queue.put("mail", b"", key="b", delay=7200)
     queue.put("shop", b"", delay=60)
-    fail_id = queue.put("shop", b"")
-    fail(queue, "shop", "it timed out & stopped")
+    fail_id = dead(queue, "shop", "it timed out & stopped")
     around = datetime.fromtimestamp(queue.get(first).due / 1000, UTC)
     for query, expected in (
         ({"topic": "mail"}, [first, second]),
@@ -384,8 +377,7 @@ def test_without_anything_every_page_says_so(client):
 
 def test_a_store_of_many_topics_shows_those_that_need_somebody(queue, client):
     queue.put_many([queue.job(f"topic{n:03}", b"", delay=60) for n in range(300)])
-    queue.put("zz.sick", b"")
-    fail(queue, "zz.sick", "ill")
+    dead(queue, "zz.sick", "ill")
     text = client.get("/").text
     assert "zz.sick" in text
     assert text.count('<th scope="row">') == 100

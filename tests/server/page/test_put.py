@@ -45,17 +45,11 @@ def test_a_job_is_put_as_the_form_says(queue, client):
 @pytest.mark.parametrize(
     ("field", "value", "status"),
     [
-        ("topic", "", 400),
-        ("delay", "soon", 400),
-        ("at", "tomorrow", 400),
-        ("at", "1969-01-01T00:00", 400),
-        ("priority", "high", 400),
-        ("priority", "10", 400),
-        ("priority", "9" * 5000, 400),
-        ("key", "taken", 409),
+        ("topic", "", 400), ("delay", "soon", 400), ("at", "tomorrow", 400), ("at", "1969-01-01T00:00", 400),
+        ("priority", "high", 400), ("priority", "10", 400), ("priority", "9" * 5000, 400), ("key", "taken", 409),
         ("body", "x" * (1 << 20) + "y", 400),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_is_kept(queue, client, field, value, status):
     several = post(client, "/put", topic="", delay="1m", at="2031-01-01T00:00", priority="x")
     assert wrong(several.text).keys() == {"topic", "at", "priority"}
@@ -165,13 +159,10 @@ def test_a_body_that_a_form_would_change_stays_when_the_rest_is_edited(queue, cl
 @pytest.mark.parametrize(
     ("fields", "status"),
     [
-        ({"priority": "10"}, 400),
-        ({"delay": "soon"}, 400),
-        ({"delay": "1m", "at": "2031-01-01T00:00"}, 400),
-        ({"edit": "x"}, 422),
-        ({"edit": "1"}, 422),
+        ({"priority": "10"}, 400), ({"delay": "soon"}, 400), ({"delay": "1m", "at": "2031-01-01T00:00"}, 400),
+        ({"edit": "x"}, 422), ({"edit": "1"}, 422),
     ],
-)
+)  # fmt: skip
 def test_an_edit_that_makes_no_sense_changes_nothing(queue, client, fields, status):
     id = queue.put("shop.mail", {"n": 1}, delay=600)
     before = queue.get(id)

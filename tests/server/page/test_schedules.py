@@ -61,18 +61,14 @@ def test_a_period_of_any_length_and_what_the_form_has_no_field_for_stay_as_they_
 @pytest.mark.parametrize(
     ("wrong", "status", "told"),
     [
-        ({"every": ""}, 400, "every= or cron="),
-        ({"every": "soon"}, 400, "soon"),
-        ({"cron": "x"}, 400, "every= or cron="),
-        ({"every": "", "cron": "x y"}, 400, "x y"),
+        ({"every": ""}, 400, "every= or cron="), ({"every": "soon"}, 400, "soon"),
+        ({"cron": "x"}, 400, "every= or cron="), ({"every": "", "cron": "x y"}, 400, "x y"),
         ({"max_attempts": "many"}, 400, "many"),
         ({"max_attempts": "9" * 5_000}, 400, "max_attempts must be a whole number"),
-        ({"topic": "a\0b"}, 400, "without NUL"),
-        ({"overlap": "skip", "catch_up": "all"}, 400, "catch_up"),
-        ({"name": ""}, 400, "name of a schedule"),
-        ({"name": "there"}, 409, "there is a schedule of this name"),
+        ({"topic": "a\0b"}, 400, "without NUL"), ({"overlap": "skip", "catch_up": "all"}, 400, "catch_up"),
+        ({"name": ""}, 400, "name of a schedule"), ({"name": "there"}, 409, "there is a schedule of this name"),
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_sense_is_told_and_what_was_typed_stays(queue, client, wrong, status, told):
     queue.schedules.set("there", "work", every="1h")
     answer = post(client, "/schedules/form", **{"name": "s", "topic": "work", "body": "typed", "every": "1h", **wrong})

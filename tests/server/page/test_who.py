@@ -4,12 +4,12 @@ import contextlib
 
 import pytest
 
-from pywheel.jobs.commands import Announce, Nack
+from pywheel.jobs.commands import Announce
 from pywheel.jobs.job import State
 from pywheel.jobs.queries import ListNotes
 from pywheel.stores.schedule_notes import TOPIC as SCHEDULES
 
-from .site import buttons, post
+from .site import buttons, dead, post
 from .test_actions import wait_until_over
 from .test_audit import log
 
@@ -65,14 +65,12 @@ def places(queue):
     found = {}
     with contextlib.ExitStack() as stack:
         for topic in (OWN, FOREIGN):
-            dead = queue.put(topic)
-            [job] = queue.reserve(topic)
-            queue.store.apply([Nack(job.id, job.claims, None, "it failed")])
+            gone = dead(queue, topic)
             job = queue.get(queue.put(topic, b"secret", delay=60, key="k"))
             queue.schedules.set(topic, topic, every="1h")
             ear = stack.enter_context(contextlib.closing(queue.store.notifier(f"host{len(found)}:1")))
             queue.store.apply([Announce(ear.worker, (OWN, topic, SCHEDULES))])
-            words = {"job": job.id, "dead": dead, "edit": f"{job.due}.{job.claims}", "worker": ear.worker}
+            words = {"job": job.id, "dead": gone, "edit": f"{job.due}.{job.claims}", "worker": ear.worker}
             found[topic] = {"topic": topic, **words}
         yield found
 
