@@ -9,6 +9,8 @@ from psycopg import generators
 from pywheel.stores import open
 from pywheel.stores.postgres import pipeline
 from pywheel.stores.postgres.pipeline import numbered
+from tests.stores.calls import CALLS
+from tests.stores.server import STORE
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %(like)s"
 
@@ -57,6 +59,28 @@ def test_what_comes_after_a_statement_that_fails_is_prepared_when_it_comes_again
         connection.ask([("SELECT FROM WHERE", {})])
     with pytest.raises(psycopg.errors.SyntaxError):
         connection.ask([("SELECT FROM WHERE", {})])
+
+
+def test_statements_that_the_session_has_lost_are_prepared_anew(connection):
+    asked = [("SELECT 1 AS first", {}), ("SELECT %(n)s::int AS second", {"n": 2})]
+    connection.ask(asked)
+    connection.execute("DISCARD ALL")
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        connection.ask(asked)
+    assert connection.ask(asked) == [[(1,)], [(2,)]]
+
+
+def test_after_a_change_of_a_column_commands_and_reads_go_on(postgres_server):
+    url = postgres_server.url()
+    calls = [CALLS[name] for name in ("put with a key", "cancel", "reserve", "get by key")]
+    with open(url) as store:
+        for call in calls * 2:
+            call(store)
+        with postgres_server.connect() as admin:
+            table = f"{STORE.search(url)[0].partition('=')[2]}.pywheel_job"
+            admin.execute(f"ALTER TABLE {table} ALTER COLUMN priority TYPE int, ALTER COLUMN claims TYPE bigint")
+        for call in calls:
+            assert not isinstance(call(store), BaseException)
 
 
 def test_beyond_so_many_none_is_prepared(connection, monkeypatch):

@@ -131,6 +131,7 @@ _GRANT: Final = "grant what docs/stores-postgres.md lists"
 _REPLICA: Final = "this is a replica, or read-only: give the primary's address"
 _SAYINGS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
     ("UniqueViolation SerializationFailure DeadlockDetected", Conflict, "others change the same: try again"),
+    ("FeatureNotSupported", Conflict, "others have altered the tables: try again"),  # of a prepared statement
     ("InvalidPassword InvalidAuthorizationSpecification", NotAStore, _USER),
     ("InvalidCatalogName", NotAStore, _DATABASE),
     ("InsufficientPrivilege", StoreReadOnly, _GRANT),

@@ -32,6 +32,8 @@ _VALUE: Final = re.compile(r"%\((\w+)\)([sb])|%%")
 _FORMATS: Final = {"s": PyFormat.AUTO, "b": PyFormat.BINARY}
 _MOST: Final = 200  # statements that a session keeps prepared
 _FAILED: Final = frozenset({ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED})
+# Errors of a prepared statement whose columns have other types by now, or that somebody has dropped.
+_OUTDATED: Final = (psycopg.errors.FeatureNotSupported, psycopg.errors.InvalidSqlStatementName)
 
 
 class Pipeline:
@@ -75,7 +77,10 @@ class Pipeline:
         if failed:
             for key in sent[failed[0] :]:
                 self._names.pop(key, b"")  # it was not prepared
-            raise error_from_result(results[failed[0]])
+            error = error_from_result(results[failed[0]])
+            if isinstance(error, _OUTDATED):
+                self._names.clear()
+            raise error
         return [self._rows(result) for key, result in zip(sent, results, strict=False) if key is None]
 
     def _sent(self, key: _Key, values: Sequence[Any], formats: Sequence[Format]) -> tuple[_Key | None, ...]:

@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Final
 
 import psycopg
 
+from ..._errors import StoreAway
 from ..address import flag, identifier
 from ..relational.lanes import Lane
+from ..relational.session import Conflict
 from ..relational.store import RelationalStore
 from ..sql.statement import Batch, Select
 from .connection import Timed, connect, meaning
@@ -51,6 +53,7 @@ class PostgresStore(RelationalStore):
     driver_options = _DRIVER
     drivers = ("psycopg", "psycopg2", "asyncpg")
     driver_error = psycopg.Error
+    broken = (StoreAway, Conflict)
     meaning = staticmethod(meaning)
     ring = ring
 

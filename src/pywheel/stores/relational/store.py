@@ -137,7 +137,7 @@ class RelationalStore(SqlStore):
     meaning: Callable[[Any, Callable[[object], str]], tuple[type[PywheelError], str, str]]
     """Returns the pywheel error for one of the driver's, its message, and the advice."""
     broken: tuple[type[StoreError], ...] = (StoreAway,)
-    """Errors that show a closed connection: a read is then tried once more."""
+    """Errors after which a read is tried once more, on a new connection."""
     options: ClassVar[Mapping[str, Callable[[str], Any]]]
     """The options that this database alone has."""
     driver_options: Collection[str]
@@ -189,7 +189,7 @@ class RelationalStore(SqlStore):
             yield connection
 
     def reading(self, read: Callable[[Any], _R], until: float | None = None) -> _R:
-        """Return the result of `read` on a connection; try once more if the connection was found closed."""
+        """Return the result of `read` on a connection; try once more if it was found closed, or outdated."""
         self._open()
         until = until or time.monotonic() + self._seconds
         for attempt in (1, 2):
