@@ -6,10 +6,12 @@ import psycopg
 import pytest
 from psycopg import generators
 
+from pywheel.jobs import NewJob
+from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 from pywheel.stores.postgres import pipeline
 from pywheel.stores.postgres.pipeline import numbered
-from tests.stores.calls import CALLS
+from tests.stores.calls import CALLS, put
 from tests.stores.server import STORE
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %(like)s"
@@ -100,6 +102,14 @@ def test_a_text_that_the_server_would_cut_is_refused(connection):
     with pytest.raises(psycopg.DataError, match="NUL"):
         connection.ask([("SELECT %(text)s::text", {"text": "a\0b"})])
     assert connection.ready
+
+
+@pytest.mark.parametrize("option", [{"client_encoding": "latin1"}, {"options": "-c client_encoding=latin1"}])
+def test_texts_are_stored_as_they_are_whatever_encoding_is_asked_for(postgres_server, option):
+    url = postgres_server.url()
+    with open(postgres_server.again(url, **option)) as store, open(url) as other:
+        put(store, NewJob("t", b"", 0, "ä€"))
+        assert other.ask(GetJob(("t", "ä€"))).key == "ä€"
 
 
 def test_a_commit_that_fails_is_an_error_and_the_connection_goes_on(connection):

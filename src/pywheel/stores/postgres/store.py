@@ -79,7 +79,8 @@ class PostgresStore(RelationalStore):
             "password": address.password,
             "dbname": address.database or None,
         }
-        values: dict[str, Any] = {"application_name": "pywheel", "client_encoding": "utf8", **self._passed}
+        # The encoding in which the pipeline sends texts, whatever the address says.
+        values: dict[str, Any] = {"application_name": "pywheel", **self._passed, "client_encoding": "utf8"}
         values |= {name: value for name, value in told.items() if value is not None}
         return psycopg.conninfo.make_conninfo("", **values)
 
