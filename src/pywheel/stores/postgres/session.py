@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from ..._errors import OutcomeUnknown
+from ..._errors import BadJob, OutcomeUnknown
 from ..relational.session import Conflict, OwnSession, SessionWithin, drive
 from ..sql import read
 from ..sql.statement import Batch, Do, Insert, Select, Statement
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresSession", "PostgresWithin"]
 
+_PIPELINE: Final = "connection=: it is in pipeline mode: leave that first"
+_BYTES: Final = "connection=: its client_encoding is SQL_ASCII: set it to utf8"
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGUN: Final = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text"
 _CLOCK: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -90,6 +92,12 @@ class PostgresWithin(SessionWithin):
         return not (self._theirs.autocommit and idle)
 
     def _begin(self) -> None:
+        theirs = self._theirs
+        if isinstance(theirs, psycopg.Connection | psycopg.AsyncConnection):
+            if theirs.pgconn.pipeline_status:  # an answer would come later
+                raise BadJob(_PIPELINE)
+            if theirs.info.encoding == "ascii":  # texts would come as bytes
+                raise BadJob(_BYTES)
         super()._begin()
         if self._now is None:  # else the time would be that of the transaction's begin
             [(self._now,)] = self._execute(_CLOCK)
@@ -100,6 +108,12 @@ class PostgresWithin(SessionWithin):
 
     def _execute(self, text: str, values: Any = None) -> Sequence[Any]:
         """Run a statement; return its rows as tuples, whatever the caller's row factory."""
+        try:
+            return self._executed(text, values)
+        except UnicodeEncodeError as error:
+            raise BadJob(f"connection=: its encoding lacks a character: {error}") from error
+
+    def _executed(self, text: str, values: Any) -> Sequence[Any]:
         theirs = self._theirs
         with self._lent.translated():
             if isinstance(theirs, psycopg.Connection):
@@ -112,7 +126,7 @@ class PostgresWithin(SessionWithin):
                 cursor = theirs.cursor()
                 cursor.execute(text.replace(")b::bytea", ")s::bytea"), values)  # psycopg2 knows no binary values
                 return _fetched(cursor)
-            except OSError:
+            except (OSError, UnicodeEncodeError):
                 raise
             except Exception as error:
                 code = getattr(error, "pgcode", None) or getattr(error, "sqlstate", None)
