@@ -23,19 +23,25 @@ def handle(job):
 """
 
 
-def test_completion_can_be_had_and_nothing_given_shows_the_help():
+def test_completion_can_be_had():
     result = run("-m", "pywheel.cli", "--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert (result.returncode, "complete" in result.stdout) == (0, True)
+
+
+def test_nothing_given_shows_the_help():
     result = run("-m", "pywheel.cli")
     assert result.returncode == 2
     for said in ("\nOne job:\n", "\nAt work:\n", "pywheel work shop:queue", "Exit codes"):
         assert said in result.stdout
 
 
-def test_without_the_extra_it_says_how_to_get_it_and_ctrl_c_meanwhile_is_quiet():
+def test_without_the_extra_it_says_how_to_get_it():
     result = run("-c", "import sys; sys.modules['typer'] = None; from pywheel.cli import main; main()")
     said = "pywheel: the command line needs typer: pip install 'pywheel-timer[cli]'\n"
     assert (result.returncode, result.stderr) == (2, said)
+
+
+def test_ctrl_c_while_it_is_imported_is_quiet():
     code = """
 import sys
 
