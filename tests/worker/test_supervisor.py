@@ -252,6 +252,18 @@ def test_a_pipe_full_of_rubbish_is_no_end():
     assert supervisor.about == {}
 
 
+@pytest.mark.parametrize("rubbish", ['["failed"]', '"failed"', '{"failed": 1}', "[" * 9_000])
+def test_a_worker_that_dies_after_rubbish_is_replaced(monkeypatch, caplog, rubbish):
+    supervisor = dying(monkeypatch, 1, True)
+    supervisor._command[-1] += f"; os.write(int(sys.argv[1]), {rubbish.encode() + bytes([10])!r})"
+
+    def look():
+        if sum("exit code 0" in record.getMessage() for record in caplog.records) >= 2:
+            supervisor.stop()
+
+    supervisor.run(look)
+
+
 def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monkeypatch):
     monkeypatch.chdir(HERE)
     for name, value in shop.environment().items():

@@ -333,7 +333,7 @@ class _WorkerProcess:
         try:
             report = json.loads(line)
             if "failed" in report:
-                self.failed = report
+                self.failed = {name: str(report[name]) for name in ("failed", "text", "trace")}
                 return
             if "stopped" in report:
                 self.stopped = True
@@ -341,7 +341,7 @@ class _WorkerProcess:
             self.ready |= report["ready"]
             self.worked |= report["worked"]
             self.about = report
-        except (ValueError, TypeError, KeyError):  # no report: a handler has written into the pipe
+        except (ValueError, TypeError, KeyError, RecursionError):  # no report: a handler has written into the pipe
             return
         self.heard = time.monotonic()
 
