@@ -264,6 +264,20 @@ def test_a_worker_that_dies_after_rubbish_is_replaced(monkeypatch, caplog, rubbi
     supervisor.run(look)
 
 
+def test_a_program_of_thousands_of_topics_is_up(tmp_path, monkeypatch):
+    lines = (
+        "from pywheel import JobQueue",
+        f"queue = JobQueue('sqlite:///{tmp_path}/jobs.db')",
+        "for number in range(3000): queue.handler(f'invoices.of.customer.{number:04}')(print)",
+    )
+    (tmp_path / "many_topics.py").write_text("\n".join(lines))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    supervisor = Supervisor("many_topics:queue", 1)
+    supervisor.run(lambda: supervisor.stop() if supervisor.about else None)
+    assert supervisor.about["topics"][:2] == ["invoices.of.customer.0000", "invoices.of.customer.0001"]
+    assert supervisor.about["topics"][-1] == "…"
+
+
 def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monkeypatch):
     monkeypatch.chdir(HERE)
     for name, value in shop.environment().items():

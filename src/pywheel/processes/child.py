@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
@@ -32,6 +32,7 @@ __all__ = ["main"]
 
 _EVERY: Final = 0.25  # seconds between reports
 _TRACE: Final = 2_500  # characters: a report is written whole or not at all if it is shorter than a page
+_TOPICS: Final = 30_000  # characters of topics in a report: the pipe holds twice as many
 _HUNG: Final = 10.0  # seconds beyond its grace that a worker without a supervisor has to end
 
 
@@ -137,8 +138,19 @@ def _worker(target: str, told: dict[str, Any], report: Report) -> Worker:
         program.use(told["store"])
     program.events.listen(report)
     worker = Worker(program, **told["options"], pulse=_pulse(program, told["metrics"], report))
-    report.about = {"store": program.store.url, "topics": sorted(told["options"].get("topics") or program.handlers)}
+    report.about = {"store": program.store.url, "topics": _first(told["options"].get("topics") or program.handlers)}
     return worker
+
+
+def _first(topics: Iterable[str]) -> list[str]:
+    """Return the topics in order, as many as a report has room for, then "…" if some are left."""
+    named, room = list[str](), _TOPICS
+    for topic in sorted(topics):
+        room -= len(json.dumps([topic]))
+        if room < 0:
+            return [*named, "…"]
+        named.append(topic)
+    return named
 
 
 def _pulse(program: Any, metrics: tuple[int, str, int] | None, report: Report) -> Callable[..., None]:

@@ -93,7 +93,7 @@ class Supervisor:
         self._grace = duration(options.get("grace", 30), "grace", error=BadOption) / 1000
         self.workers: list[_WorkerProcess] = []
         self.about: dict[str, Any] = {}
-        """The ``store`` and the ``topics`` that a worker reported. Empty until one is up."""
+        """The ``store`` and the ``topics`` that a worker reported, of thousands the first. Empty until one is up."""
         self._deaths = 0  # in a row
         self._start_at = 0.0
         self._renew: list[_WorkerProcess] = []  # workers of the old version
