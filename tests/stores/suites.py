@@ -20,10 +20,11 @@ class Named(
     suite.DedupeTests,
     suite.ExpectTests,
     suite.ResultTests,
+    suite.ScheduleTests,
     suite.ModelTests,
     Wakeups,
 ):
-    """Those in which a command names a job, besides, for a store in front of another, which hands all else on."""
+    """Those in which a command names a job, or one is opened: a store in front of another hands on the rest."""
 
 
 class Writing(
@@ -35,7 +36,6 @@ class Writing(
     suite.PriorityTests,
     suite.LimitTests,
     suite.ImportTests,
-    suite.ScheduleTests,
     Named,
 ):
     """All but pages, numbers for people and bad arguments: a file reads and refuses those as memory does."""
