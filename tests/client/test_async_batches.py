@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pywheel import JobQueue, StoreClosed, StoreError
+from pywheel import JobExists, JobQueue, StoreClosed, StoreError
 from pywheel.events import JobsPut
-from pywheel.jobs import Counts
-from pywheel.jobs.commands import Put
+from pywheel.jobs import Counts, NewJob
+from pywheel.jobs.commands import Cancel, Put, SetNote
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
 
@@ -131,6 +131,35 @@ def test_of_a_turn_what_was_stored_is_not_told_to_have_failed_with_a_transaction
     assert isinstance(refused, StoreError)
     assert [job.id for job in queue.jobs.list()] == [first, second]
     assert asyncio.run(queue.aio.put("t"))
+
+
+JOB, KEYED = NewJob("t", b"b", 0), NewJob("t", b"b", 0, "k")
+
+
+def apply_all(queue, *commands):
+    return asyncio.run(queue.calls.aapply_all(commands))
+
+
+def test_commands_together_are_one_transaction(queue):
+    commits = commits_of(queue)
+    note = SetNote("idem:n", b"print", 1_000, absent=True)
+    ids, before = apply_all(queue, Put((JOB, KEYED), "n"), note)
+    again, print_ = apply_all(queue, Put((JOB, KEYED), "n"), note)
+    refused, other = apply_all(queue, Put((KEYED,)), Put((JOB,)))
+    assert (again, before, print_) == (ids, None, b"print")
+    assert isinstance(refused, JobExists)
+    assert len(other) == 1
+    assert commits == [2, 2, 2]
+    assert apply_all(queue) == []
+
+
+def test_jobs_that_are_put_by_commands_are_told_of(queue):
+    told = []
+    queue.events.listeners = (told.append,)
+    queue.calls.apply(Put((JOB, KEYED)))
+    apply_all(queue, Put((JOB,)), Put((KEYED,)), Cancel(1))
+    queue.calls.apply(Cancel(1))
+    until(lambda: told == [JobsPut("t", 2), JobsPut("t", 1)])  # a thread tells, after the answer
 
 
 def test_close_while_tasks_put_gives_each_a_result_or_an_error(url):

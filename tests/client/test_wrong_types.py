@@ -44,43 +44,6 @@ def test_a_queue_does_not_go_over_to_a_store_or_a_clock_that_is_none(queue):
     assert queue.put("t") == 1
 
 
-def test_what_cannot_be_called_is_no_listener(queue):
-    with pytest.raises(TypeError, match="a listener is called with each event, and int cannot be"):
-        queue.events.listen(5)
-    assert len(queue.events.listeners) == 1
-
-
-@pytest.mark.parametrize("program", [5, None, "shop:queue", JobQueue])
-def test_a_worker_works_for_a_program_and_run_due_too(program):
-    with pytest.raises(TypeError, match="a worker works for a JobQueue, not"):
-        Worker(program)
-    with pytest.raises(TypeError, match="run_due takes a JobQueue, not"):
-        run_due(program)
-
-
-@pytest.mark.parametrize("topics", [5, "t", b"b", [5], [None]])
-def test_topics_are_a_collection_of_names(queue, topics):
-    queue.handler("t")(print)
-    with pytest.raises((TypeError, BadJob), match=r"topics are a collection of names|a topic must be a str"):
-        Worker(queue, topics=topics)
-
-
-@pytest.mark.parametrize("limit", [-1, "1", 1.5, True])
-def test_run_due_takes_a_whole_number_as_its_limit(queue, limit):
-    ran = []
-    queue.handler("t")(ran.append)
-    queue.put("t")
-    with pytest.raises(BadOption, match="limit must be a whole number"):
-        run_due(queue, limit)
-    assert ran == []
-
-
-@pytest.mark.parametrize("id", ["x", None, 1.0, True, ("t", "k")])
-def test_a_history_is_that_of_an_id(queue, id):
-    with pytest.raises(BadJob, match="an id is a whole number"):
-        queue.store.ask(GetHistories([id]))[0]
-
-
 @pytest.mark.parametrize("path", [5, None, 1.5])
 def test_a_backup_goes_to_a_path(tmp_path, path):
     with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue, pytest.raises(TypeError, match="a backup goes to a path"):
@@ -91,15 +54,55 @@ class Callable:
     def __call__(self): ...
 
 
-@pytest.mark.parametrize(
-    "function",
-    [lambda: None, lambda job, order: None, lambda job, *, order: None, Callable()],
-    ids=["nothing", "two", "more by name", "an object"],
-)
-def test_a_handler_that_cannot_be_called_with_the_job_is_refused_as_it_is_registered(queue, function):
-    with pytest.raises(TypeError, match=r"a handler is a function of the job .* is none: "):
-        queue.handler("t")(function)
-    assert queue.handlers == {}
+SAID = {
+    "a worker works for a JobQueue, not": (TypeError, lambda queue, it: Worker(it), [5, None, "shop:queue", JobQueue]),
+    "run_due takes a JobQueue, not": (TypeError, lambda queue, it: run_due(it), [5, None, "shop:queue"]),
+    "limit must be a whole number": (BadOption, run_due, [-1, "1", 1.5, True]),
+    "topics are a collection of names": (TypeError, lambda queue, it: Worker(queue, topics=it), [5, "t", b"b"]),
+    "a topic must be a str": (BadJob, lambda queue, it: Worker(queue, topics=it), [[5], [None]]),
+    "an id is a whole number": (
+        BadJob,
+        lambda queue, it: queue.store.ask(GetHistories([it])),
+        ["x", None, 1.0, True, ("t", "k")],
+    ),
+    r"by a pair \(topic, key\), not by 'order-7'": (BadJob, JobQueue.cancel, ["order-7"]),
+    "a listener is called with each event, and int cannot be": (
+        TypeError,
+        lambda queue, it: queue.events.listen(it),
+        [5],
+    ),
+    "a handler is a function of the job .* is none: ": (
+        TypeError,
+        lambda queue, it: queue.handler("u")(it),
+        [lambda: None, lambda job, order: None, lambda job, *, order: None, Callable()],
+    ),
+    r"write @queue\.handler\(topic\)": (TypeError, JobQueue.handler, [print]),
+    "is True or False, not 'no'": (  # the text "no" would be a yes
+        TypeError,
+        lambda queue, it: queue.handler("u", **{it: "no"})(print),
+        ["keep_lease", "isolate", "results"],
+    ),
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_a_value_of_a_wrong_type_is_refused(queue, said):
+    error, call, values = SAID[said]
+    ran = []
+    queue.handler("t")(ran.append)
+    queue.put("t")
+    before = list(queue.events.listeners)
+    for value in values:
+        with pytest.raises(error, match=said):
+            call(queue, value)
+    assert (ran, list(queue.handlers), list(queue.events.listeners)) == ([], ["t"], before)
+
+
+def test_a_call_that_was_not_awaited_names_no_job(queue):
+    put = queue.aio.put("t")
+    with pytest.raises(BadJob, match=r"not by <coroutine .*: await the call that returns it"):
+        queue.cancel(put)
+    put.close()
 
 
 def test_a_wrapper_is_judged_by_what_itself_takes(queue):
@@ -117,18 +120,6 @@ def test_a_wrapper_is_judged_by_what_itself_takes(queue):
     queue.put("t", 7)
     assert run_due(queue) == 1
     assert seen == [7]
-
-
-@pytest.mark.parametrize("option", ["keep_lease", "isolate", "results"])
-def test_what_is_said_of_a_handler_by_true_or_false_is_said_so(queue, option):
-    """The text "no" would be a yes."""
-    with pytest.raises(TypeError, match=f"{option} is True or False, not 'no'"):
-        queue.handler("t", **{option: "no"})(print)
-
-
-def test_a_handler_without_parentheses_is_told_of_them(queue):
-    with pytest.raises(TypeError, match=r"write @queue\.handler\(topic\)"):
-        queue.handler(print)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +143,3 @@ def test_a_handler_without_parentheses_is_told_of_them(queue):
 def test_an_option_that_is_misspelt_is_told_what_may_have_been_meant(queue, call, said):
     with pytest.raises(TypeError, match=said):
         call(queue)
-
-
-def test_what_names_no_job_is_shown(queue):
-    put = queue.aio.put("t")
-    for wrong, said in (("order-7", "'order-7'"), (put, "<coroutine .*: await the call that returns it")):
-        with pytest.raises(BadJob, match=rf"by a pair \(topic, key\), not by {said}"):
-            queue.cancel(wrong)
-    put.close()
