@@ -69,12 +69,7 @@ def migrated(shop, database_file, tmp_path):
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(migrated, server):
-    web = migrated.start(*SERVERS[server], SHOP_UNPAID="300ms")
-    worker = migrated.start("manage.py", "pywheel", "work", "--processes", "2")
-    deliver(web)
-    assert worker.stop() == 0, worker.said
-    assert "Traceback" not in worker.said
-    web.stop()
+    assert "Traceback" not in delivered(migrated, server, "--processes", "2")
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
@@ -85,26 +80,25 @@ def shop_on_server(request, start, tmp_path):
 
 
 def test_so_it_is_on_servers(shop_on_server):
-    shop = shop_on_server
-    shop.manage("migrate", "-v", "0")
-    web = shop.start(*SERVERS["gunicorn"], SHOP_UNPAID="300ms")
-    worker = shop.start("manage.py", "pywheel", "work")
-    deliver(web)
-    assert worker.stop() == 0, worker.said
-    web.stop()
+    shop_on_server.manage("migrate", "-v", "0")
+    delivered(shop_on_server, "gunicorn")
 
 
-def deliver(web):
+def delivered(shop, server, *more, manage="manage.py", **where):
+    """Have a server take orders and a worker close them; return what the worker said."""
+    web = shop.start(*SERVERS[server], SHOP_UNPAID="300ms")
+    worker = shop.start(manage, "pywheel", "work", *more, **where)
     refused = [web.ask("POST", "/orders?card=refused")[0] for _ in range(3)]
     orders = [web.ask("POST", "/orders")[1]["order"] for _ in range(5)]
     for order in orders:
         within(30, lambda order=order: web.ask("GET", f"/orders/{order}")[1]["state"] == "closed")
     assert refused == [402] * 3
     order = web.ask("POST", "/orders")[1]["order"]
-    if (
-        web.ask("POST", f"/orders/{order}/pay")[0] == 200
-    ):  # else it was closed, on a machine that had other things to do
+    if web.ask("POST", f"/orders/{order}/pay")[0] == 200:  # else the machine had other things to do, and it was closed
         within(30, lambda: web.ask("GET", f"/orders/{order}")[1] == {"state": "paid", "mails": 1, "invoiced": True})
+    assert worker.stop() == 0, worker.said
+    web.stop()
+    return worker.said
 
 
 def test_the_commands_work_on_the_projects_store(migrated, tmp_path):
@@ -131,14 +125,10 @@ def test_a_command_that_a_program_calls_leaves_its_variables_alone(migrated):
 
 @pytest.mark.parametrize("more", [[], ["--processes", "2"], ["--reload"]], ids=["one", "two", "reload"])
 def test_workers_find_the_project_wherever_they_are_started(migrated, tmp_path, more):
-    web = migrated.start(*SERVERS["gunicorn"], SHOP_UNPAID="300ms")
-    (tmp_path / "elsewhere").mkdir()
-    command = (str(DJANGO / "manage.py"), "pywheel", "work", *more)
-    worker = migrated.start(*command, folder=tmp_path / "elsewhere", PYTHONPATH=None)
-    deliver(web)
-    assert worker.stop() == 0, worker.said
-    assert "names another store" not in worker.said
-    web.stop()
+    where = tmp_path / "elsewhere"
+    where.mkdir()
+    said = delivered(migrated, "gunicorn", *more, manage=str(DJANGO / "manage.py"), folder=where, PYTHONPATH=None)
+    assert "names another store" not in said
 
 
 def test_commands_that_walk_all_models_find_no_table_of_jobs_missing(migrated):
