@@ -48,7 +48,11 @@ def aqueue():
 def no_thread_is_left():
     """Each worker ends its thread before its program has it back; those of plain handlers end when they are idle."""
     yield
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "pywheel-worker"])
+    until(no_worker)
+
+
+def no_worker():
+    return not [thread for thread in threading.enumerate() if thread.name == "pywheel-worker"]
 
 
 def run(main, loop="asyncio"):
@@ -424,6 +428,7 @@ def closes(aqueue):
         loop.close()
 
     yield closes
+    until(no_worker)
     kept.clear()
     gc.collect()
 
@@ -438,10 +443,16 @@ def test_a_loop_that_is_closed_under_the_worker_ends_it_and_gives_back_what_runs
     assert aqueue.sync.jobs.history(id)[-1].outcome is Outcome.RELEASED
 
 
-def test_what_a_plain_handler_awaits_fails_when_the_loop_is_closed(aqueue, slow, closes):
-    aqueue.handler("t", retry=Fixed("1h"))(lambda job: slow.handle(job))
+def test_what_a_plain_handler_awaits_fails_when_the_loop_is_closed(aqueue, closes):
+    begun = asyncio.Event()
+
+    async def endless():
+        begun.set()
+        await asyncio.Event().wait()
+
+    aqueue.handler("t", retry=Fixed("1h"))(lambda job: endless())
     id = aqueue.sync.put("t")
-    closes(slow.begun)
+    closes(begun)
     until(lambda: "the loop was closed" in (aqueue.sync.get(id).last_error or ""))
 
 
