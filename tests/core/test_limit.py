@@ -43,19 +43,6 @@ def test_held_back_timers_come_before_any_that_is_due_later(any_wheel_class):
     assert wheel.advance(12) == [2, 3, 4, 5, 90, 91, 6, 7, 8, 92]
 
 
-def test_timers_due_on_ticks_that_a_limit_did_not_reach_are_held_back_too(any_wheel_class):
-    """One advance finds all of these due, though the limit is met on its first tick."""
-    wheel = any_wheel_class()
-    far = [wheel.schedule(300 * number, number) for number in range(1, 200)]
-    assert wheel.advance(300 * 199, 1) == [1]
-    wheel.schedule(0, 1000)
-    moved = far[49]
-    assert wheel.reschedule(moved, 1) is True
-    assert wheel.cancel(far[99]) is True
-    wheel._check()
-    assert wheel.advance(2**40) == [number for number in range(2, 200) if number not in (50, 100)] + [1000, 50]
-
-
 def test_clear_drops_what_is_held_back(any_wheel_class):
     wheel, handles = full_wheel(any_wheel_class)
     wheel.advance(1000, 4)
