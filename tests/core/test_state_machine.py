@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from hypothesis.stateful import (
 
 from tests.core.model import MAX_TICK, Model
 from tests.core.ticks import KEYS, LIMITS, STARTS, deadlines, later
+from tests.implementations import CORES, SMALL
 
 STEPS = 50
 
@@ -198,8 +200,14 @@ class KeyWheelMachine(WheelMachine):
         assert keys.tolist() == self.model.advance(now, limit)
 
 
+MACHINES = [TimingWheelMachine, KeyWheelMachine]
+# A build with tiny limits has one machine in `make test`: both wheels share what the limits are about.
+BUILDS = [*product(CORES, MACHINES), *zip(SMALL, MACHINES, strict=False)]
+BUILDS += [pytest.param(*each, marks=pytest.mark.stress) for each in zip(SMALL, reversed(MACHINES), strict=False)]
+
+
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("machine", [TimingWheelMachine, KeyWheelMachine], ids=["TimingWheel", "KeyWheel"])
+@pytest.mark.parametrize(("any_core", "machine"), BUILDS, indirect=["any_core"])
 def test_random_operations_do_what_the_model_does(any_core, machine):
     class Machine(machine):
         wheel_class = getattr(any_core, machine.__name__.removesuffix("Machine"))
