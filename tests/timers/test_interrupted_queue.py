@@ -191,8 +191,10 @@ def test_a_handler_may_use_a_queue_at_any_place(pywheel, clock):
         q.join()
 
 
-@pytest.mark.parametrize("what", ["set", "pop", "clear", "others", "expire"])
-@pytest.mark.parametrize("maxsize", [None, 2])
+@pytest.mark.parametrize(
+    ("what", "maxsize"),
+    [("set", None), ("others", None), *((what, 2) for what in "set pop clear others expire".split())],
+)
 def test_a_handler_may_use_a_dict_at_any_place(pywheel, clock, what, maxsize):
     def use_it():
         clock.jump(0.7)
