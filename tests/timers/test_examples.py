@@ -52,19 +52,11 @@ def test_an_example_says_what_it_is_and_takes(name):
     assert "default" in output
 
 
+@pytest.mark.parametrize("loop", [None, "EventLoop", pytest.param("uvloop", marks=NO_UVLOOP)])
 @pytest.mark.parametrize("core", CORES)
-def test_the_echo_server_closes_every_connection_that_falls_silent_and_none_early(core):
-    output = run("echo_server.py", *SHORT["echo_server.py"], core=core)
+def test_the_echo_server_closes_every_connection_that_falls_silent_and_none_early_on_each_loop(loop, core):
+    output = run("echo_server.py", *SHORT["echo_server.py"], *(["--loop", loop] if loop else []), core=core)
     assert number_before("connected", output) == 200
-    assert number_before("were closed as idle", output) == 200
-    assert number_before("of them too early", output) == 0
-    assert number_before("timers left", output) == 0
-
-
-@pytest.mark.parametrize("loop", ["EventLoop", pytest.param("uvloop", marks=NO_UVLOOP)])
-@pytest.mark.parametrize("core", CORES)
-def test_the_echo_server_is_the_same_on_other_loops(loop, core):
-    output = run("echo_server.py", *SHORT["echo_server.py"], "--loop", loop, core=core)
     assert number_before("were closed as idle", output) == 200
     assert number_before("of them too early", output) == 0
     assert number_before("timers left", output) == 0
