@@ -80,6 +80,29 @@ def scope(path, method="GET", query=b"", headers=()):
     }  # fmt: skip
 
 
+class Exchange:
+    """A request by ASGI's own messages, of a client that may go away, or takes `takes` messages and then no more."""
+
+    def __init__(self, app, asked, content=b"", takes=None):
+        self.sent = []
+        self.gone, self.stuck, self.goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._left = [{"type": "http.request", "body": content}]
+        self._takes = takes
+        self.request = asyncio.ensure_future(app(asked, self._receive, self._send))
+
+    async def _receive(self):
+        if self._left:
+            return self._left.pop()
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        self.sent.append(message)
+        if self._takes is not None and len(self.sent) > self._takes:
+            self.stuck.set()
+            await self.goes_on.wait()
+
+
 async def _closed(context):
     context.stopping.set()
     await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from pywheel.server.access import Access, Failures
 from pywheel.server.problems import Problem
 from pywheel.server.tokens import Tokens
 from tests.asked import when_asked
-from tests.server.client import problem, scope
+from tests.server.client import Exchange, problem, scope
 
 # scope: what it lets one do, as (method, path, body)
 ACTIONS = {
@@ -156,26 +156,19 @@ def test_a_search_tells_nothing_of_other_topics_by_where_it_goes_on(bearing):
 def test_a_stream_ends_when_its_token_is_removed(guarded, queue):
     tokens = Tokens(queue.store)
     secret = tokens.add(["read"])
-    sent = []
 
     async def scene():
-        async def receive():
-            await asyncio.Event().wait()
-
-        async def send(message):
-            sent.append(message)
-
-        stream = asyncio.ensure_future(
-            guarded.app(scope("/v1/events", headers=[(b"authorization", b"Bearer " + secret.encode())]), receive, send)
-        )
-        while len(sent) < 2:
-            await asyncio.sleep(0.01)
+        asked = scope("/v1/events", headers=[(b"authorization", b"Bearer " + secret.encode())])
+        stream = Exchange(guarded.app, asked)
+        while len(stream.sent) < 2:
+            await asyncio.sleep(0.001)
         tokens.remove(secret.split("_")[1])
         guarded.context.access._known.clear()  # as seconds later
         queue.cancel(queue.put("mail"))
-        await asyncio.wait_for(stream, 60)
+        await asyncio.wait_for(stream.request, 60)
+        return stream.sent
 
-    guarded.run(scene())
+    sent = guarded.run(scene())
     assert not any(b"mail" in message.get("body", b"") for message in sent)
     assert sent[-1].get("more_body", False) is False
 

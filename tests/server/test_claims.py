@@ -13,7 +13,7 @@ from pywheel.server import Limits
 from pywheel.server.api import claims
 from pywheel.server.tokens import id_of
 from tests.asked import when_asked
-from tests.server.client import Api, problem, scope
+from tests.server.client import Api, Exchange, problem, scope
 
 
 def test_a_reserved_job_runs_until_its_lease_ends(api):
@@ -21,12 +21,6 @@ def test_a_reserved_job_runs_until_its_lease_ends(api):
     [job] = api.reserve(ttr="2m")
     assert (job["id"], job["state"], job["body"], job["attempt"]) == (id, "running", {"to": 5}, 1)
     assert api.queue.get(int(id)).lease_until - api.queue.store.clock.wall() == 120_000
-
-
-def test_the_topics_are_taken_in_their_order_up_to_the_limit(api):
-    for topic in ("a", "a", "b", "c"):
-        api.put(topic)
-    assert [job["topic"] for job in api.reserve("b", "a", "x", limit=2)] == ["b", "a"]
 
 
 @pytest.fixture
@@ -210,61 +204,46 @@ def test_each_of_many_who_wait_gets_one_job(api):
     assert len({job["id"] for answer in answers for job in answer.json()["jobs"]}) == 30
 
 
-def test_more_than_the_server_lets_wait_are_refused(queue):
-    api = Api(queue, limits=Limits(waiters=0))
-    answer = api("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 1})
+def test_more_than_the_server_lets_wait_are_refused(serving):
+    answer = serving(limits=Limits(waiters=0))("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 1})
     assert (problem(answer), answer.headers["retry-after"]) == ("too-busy", "1")
-    api.close()
 
 
-class Leaving:
-    """A reserve of a client that goes away."""
+def leaving(api, wait):
+    """Return a reserve by ASGI's messages, of a client that may go away."""
+    content = b'{"topics": ["mail"], "wait": %d}' % wait
+    return Exchange(api.app, scope("/v1/reserve", "POST", headers=[(b"content-type", b"application/json")]), content)
 
-    def __init__(self, api, wait):
-        self.gone = asyncio.Event()
-        self.sent = []
-        content = b'{"topics": ["mail"], "wait": %d}' % wait
-        self._messages = [{"type": "http.request", "body": content}]
-        asked = scope("/v1/reserve", "POST", headers=[(b"content-type", b"application/json")])
-        self.request = asyncio.ensure_future(api.app(asked, self._receive, self._send))
 
-    async def _receive(self):
-        if self._messages:
-            return self._messages.pop()
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
+def leave_when_claimed(client, monkeypatch):
+    real = claims.reserve_async
 
-    async def _send(self, message):
-        self.sent.append(message)
+    async def claim(calls, command):
+        outcome = await real(calls, command)
+        if outcome:
+            client.gone.set()
+        return outcome
 
-    def leave_when_claimed(self, monkeypatch):
-        real = claims.reserve_async
-
-        async def claim(calls, command):
-            outcome = await real(calls, command)
-            if outcome:
-                self.gone.set()
-            return outcome
-
-        monkeypatch.setattr(claims, "reserve_async", claim)
+    monkeypatch.setattr(claims, "reserve_async", claim)
 
 
 @pytest.mark.parametrize("moment", ["waits", "waited and is given a job", "is given a job at once"])
 def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing(api, moment, monkeypatch):
     """Nor one that goes away while it waits."""
+    at_once = moment == "is given a job at once"
 
     async def scene():
-        if moment == "is given a job at once":
+        if at_once:
             await api.queue.aio.put("mail")
-        client = Leaving(api, wait=0 if moment == "is given a job at once" else 30)
+        client = leaving(api, wait=0 if at_once else 30)
         if moment != "waits":
-            client.leave_when_claimed(monkeypatch)
-        if moment != "is given a job at once":
+            leave_when_claimed(client, monkeypatch)
+        if not at_once:
             await api.waiting()
         if moment == "waits":
             client.gone.set()
             await asyncio.wait_for(client.request, 60)
-        if moment != "is given a job at once":
+        if not at_once:
             api.queue.put("mail")
         await asyncio.wait_for(client.request, 60)
         return client.sent

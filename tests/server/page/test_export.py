@@ -8,7 +8,7 @@ import pytest
 from pywheel.jobs.queries import GetPage
 from pywheel.server import app
 from pywheel.server.page import jobs
-from tests.server.client import scope
+from tests.server.client import Exchange, scope
 
 from .site import dead
 
@@ -78,33 +78,22 @@ def test_an_export_whose_token_or_store_ends_says_so_at_its_end(queue, guarded, 
 
 def test_an_export_reads_no_further_than_it_has_sent(queue, monkeypatch):
     queue.put_many([queue.job("mail", b"x" * 500_000, delay=60) for _ in range(40)])
-    asked, sent, ask = [], [], queue.store.ask
+    asked, ask = [], queue.store.ask
     monkeypatch.setattr(queue.store, "ask", lambda query: asked.append(type(query) is GetPage) or ask(query))
     service = app(queue, access="open")
 
     async def exported():
-        takes, stuck = asyncio.Event(), asyncio.Event()
-
-        async def receive():
-            await asyncio.Event().wait()
-
-        async def send(message):
-            sent.append(len(message.get("body", b"")))
-            if len(sent) == 3:
-                stuck.set()
-                await takes.wait()
-
-        going = asyncio.create_task(service(scope("/jobs/export"), receive, send))
-        await stuck.wait()
+        reader = Exchange(service, scope("/jobs/export"), takes=2)
+        await reader.stuck.wait()
         for _ in range(20):  # what should not be read would be by now
             await service.state.context.long(int)
         pages = sum(asked)
-        takes.set()
-        await going
-        return pages
+        reader.goes_on.set()
+        await reader.request
+        return pages, [len(message.get("body", b"")) for message in reader.sent]
 
-    assert asyncio.run(exported()) == 1
-    assert sum(asked) > 3
+    pages, sent = asyncio.run(exported())
+    assert pages == 1 < 3 < sum(asked)
     assert max(sent) <= 64 << 10
     assert sum(sent) > 40 * 500_000
     assert service.state.context.exports._all == 0

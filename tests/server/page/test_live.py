@@ -23,7 +23,7 @@ from pywheel.server.page.drawings import histogram, timeline
 from pywheel.server.page.words import NOTHING, ago, error_group, first_line, late, length, number, stamp
 from tests.asked import when_asked
 from tests.jobs.waiting import until
-from tests.server.client import scope
+from tests.server.client import Exchange, scope
 
 from .site import tokens
 
@@ -423,24 +423,16 @@ def test_a_server_that_stops_ends_its_streams(site):
         assert len(list(stream)) < 5
 
 
-def test_a_reader_that_takes_nothing_is_let_go(queue, site, monkeypatch):
+def test_a_reader_that_takes_nothing_is_let_go(queue, monkeypatch):
     monkeypatch.setattr(sse, "_SLOW", 0.05)
     queue.put("mail", b"", delay=60)
-    sent = []
-
-    async def never():
-        await asyncio.Event().wait()
-
-    async def send(message):
-        sent.append(message)
-        if len(sent) > 2:
-            await never()
 
     async def main():
-        await app(queue, access="open")(scope("/live", query=b"view=overview"), never, send)
+        reader = Exchange(app(queue, access="open"), scope("/live", query=b"view=overview"), takes=2)
+        await asyncio.wait_for(reader.request, 60)
+        return len(reader.sent)
 
-    asyncio.run(asyncio.wait_for(main(), 60))
-    assert len(sent) == 3
+    assert asyncio.run(main()) == 3
 
 
 # ---- words and drawings ----------------------------------------------------------------------------------------------
