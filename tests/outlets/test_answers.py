@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pywheel import BadOption, JobQueue, StoreAway
+from pywheel import BadOption, JobQueue
 from pywheel.jobs.commands import SetNote
 from pywheel.outlets import answers as module
 from pywheel.outlets.answers import PREFIX, Answer, Answers, enable, known, shown
 from pywheel.outlets.contract import delivery_id
 from pywheel.outlets.webhook import retry_after
+from pywheel.testing import FaultyStore
 from tests.outlets.conftest import a_job, deliver, inside
 from tests.outlets.loops import on_a_loop
 
@@ -52,7 +53,6 @@ async def test_disabled_targets_are_known_to_others_with_the_same_name(queue, an
     other, stranger = Answers("webhook"), Answers("webhook")
     other.keep_in(queue.store, "shop")
     stranger.keep_in(queue.store, "shop2")
-
     await answers.disable(HOOK, "it answered 410")
     assert await other.disabled(HOOK) == "it answered 410"
     assert await other.disabled("https://a.example/hook") is None  # the query counts
@@ -62,7 +62,6 @@ async def test_disabled_targets_are_known_to_others_with_the_same_name(queue, an
 @on_a_loop
 async def test_more_disabled_targets_than_a_page_are_known_and_enabled(queue, answers):
     urls = [f"https://a.example/{number}" for number in range(1_010)]
-
     for url in urls:
         await answers.disable(url, "gone")
     assert {answer.target for answer in notes(queue).values()} == set(urls)
@@ -72,34 +71,24 @@ async def test_more_disabled_targets_than_a_page_are_known_and_enabled(queue, an
 
 
 @on_a_loop
-async def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue):
-    class Slow:
-        """A store whose answer to the second look is an old one."""
+async def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue, answers, monkeypatch):
+    old, asks, ask = threading.Event(), [], queue.store.ask
 
-        def __init__(self):
-            self.looks = 0
-            self.old = threading.Event()
+    def slowly(query):
+        asks.append(query)
+        found = ask(query)
+        if len(asks) == 2:  # the answer to the second look is an old one
+            old.wait(60)
+        return found
 
-        def ask(self, query):
-            self.looks += 1
-            found = queue.store.ask(query)
-            if self.looks == 2:
-                self.old.wait(60)
-            return found
-
-        def apply(self, commands):
-            return queue.store.apply(commands)
-
-    slow = Slow()
-    answers = Answers("webhook")
-    answers.keep_in(slow, "shop")
+    monkeypatch.setattr(queue.store, "ask", slowly)
     assert await answers.disabled(HOOK) is None
     answers._look_at = time.monotonic()
     assert await answers.disabled(HOOK) is None
-    while slow.looks < 2:
+    while len(asks) < 2:
         await asyncio.sleep(0)
     await answers.disable(HOOK, "it answered 410")
-    slow.old.set()
+    old.set()
     await answers._looking
     assert await answers.disabled(HOOK) == "it answered 410"
 
@@ -110,20 +99,14 @@ def test_a_note_of_somebody_else_is_left_out(queue, value):
     assert list(notes(queue)) == [f"{PREFIX}y"]
 
 
-def test_a_store_that_is_away_holds_up_no_delivery(endpoint, caplog):
-    class Away:
-        def ask(self, query):
-            raise StoreAway("it is away")
-
-        def apply(self, commands):
-            raise StoreAway("it is away")
-
+def test_a_store_that_is_away_holds_up_no_delivery(endpoint, queue, caplog):
+    store = FaultyStore(queue.store)
+    store.away = True
     outlet = inside(endpoint.url())
-    outlet.attach("t", Away(), 1)
+    outlet.attach("t", store, 1)
     with caplog.at_level(logging.WARNING, "pywheel.jobs"):
         assert deliver(outlet, a_job(), a_job()) == [None, None]
-    assert {record.levelname for record in caplog.records} == {"WARNING"}
-    assert len(caplog.records) == 2
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
 
 
 def test_a_name_that_no_note_can_have_is_refused_and_any_topic_gives_one(endpoint):

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -257,56 +257,51 @@ def test_no_place_is_lost_and_none_is_given_twice(steps):
 # ---- by workers -----------------------------------------------------------------------------------------------------
 
 
-def test_jobs_are_delivered_while_many_endpoints_hang(queue):
+def test_jobs_are_delivered_while_many_endpoints_hang(endpoint, queue):
     """Each within its share: together they would fill the room."""
-    with ExitStack() as stack:
-        hanging, healthy = Endpoint(host="0.0.0.0"), stack.enter_context(Endpoint())
-        stack.callback(hanging.close)
+    with Endpoint(host="0.0.0.0") as hanging:
         hanging.answers["/"] = hang
         queue.handler("t", concurrency=8)(inside(per_host=3, timeout=60))
-        known = queue.put("t", to=healthy.url())
-        stack.enter_context(working(queue))
-        finished(queue, known)
-        lost = queue.put_many(queue.job("t", to=hanging.url(host=f"127.0.9.{1 + n % 50}")) for n in range(100))
-        until(lambda: len(hanging.requests) == 6)
-        others = queue.put_many(queue.job("t", to=healthy.url()) for _ in range(100))
-        for id in others:
-            assert finished(queue, id).state is State.DONE
-        assert len(hanging.requests) == 6
-        for id in lost:
-            queue.cancel(id)
-        hanging.close()
-
-
-def test_jobs_beyond_a_share_keep_their_attempts_and_are_all_delivered(queue):
-    with Endpoint() as endpoint:
-        open = asyncio.Event()
-
-        async def wait(request, reader, writer):
-            await open.wait()
-            writer.write(answer(200, b"", b"Connection: close"))
-            await writer.drain()
-
-        endpoint.answers["/"] = wait
-        queue.handler("t", concurrency=20)(inside(per_host=2, timeout=60))
-        ids = queue.put_many(queue.job("t", to=endpoint.url(), max_attempts=1) for _ in range(10))
+        known = queue.put("t", to=endpoint.url())
         with working(queue):
-            until(lambda: sum(queue.get(id).claims > queue.get(id).attempt for id in ids) == 8)
-            endpoint._loop.call_soon_threadsafe(open.set)
-            assert {finished(queue, id).state for id in ids} == {State.DONE}
-        assert {queue.get(id).attempt for id in ids} == {1}
-        assert len(endpoint.requests) == 10
+            finished(queue, known)
+            lost = queue.put_many(queue.job("t", to=hanging.url(host=f"127.0.9.{1 + n % 50}")) for n in range(100))
+            until(lambda: len(hanging.requests) == 6)
+            others = queue.put_many(queue.job("t", to=endpoint.url()) for _ in range(100))
+            assert {finished(queue, id).state for id in others} == {State.DONE}
+            assert len(hanging.requests) == 6
+            for id in lost:
+                queue.cancel(id)
+            hanging.close()
 
 
-def test_an_endpoint_that_is_away_is_left_alone_after_some_failures_and_gets_all_when_it_is_back(queue):
-    with Endpoint() as endpoint:
-        endpoint.answers["/"] = answer(503)
-        queue.handler("t", concurrency=1, retry=Fixed("100ms", attempts=1_000))(inside(endpoint.url()))
-        ids = queue.put_many(queue.job("t") for _ in range(20))
-        with working(queue):
-            until(lambda: any(Outcome.RELEASED in {a.outcome for a in queue.jobs.history(id)} for id in ids))
-            asked = len(endpoint.requests)
-            assert asked < 15
-            del endpoint.answers["/"]
-            assert {finished(queue, id).state for id in ids} == {State.DONE}
-        assert len(endpoint.requests) - asked >= 20
+def test_jobs_beyond_a_share_keep_their_attempts_and_are_all_delivered(endpoint, queue):
+    open = asyncio.Event()
+
+    async def wait(request, reader, writer):
+        await open.wait()
+        writer.write(answer(200, b"", b"Connection: close"))
+        await writer.drain()
+
+    endpoint.answers["/"] = wait
+    queue.handler("t", concurrency=20)(inside(per_host=2, timeout=60))
+    ids = queue.put_many(queue.job("t", to=endpoint.url(), max_attempts=1) for _ in range(10))
+    with working(queue):
+        until(lambda: sum(queue.get(id).claims > queue.get(id).attempt for id in ids) == 8)
+        endpoint._loop.call_soon_threadsafe(open.set)
+        assert {finished(queue, id).state for id in ids} == {State.DONE}
+    assert {queue.get(id).attempt for id in ids} == {1}
+    assert len(endpoint.requests) == 10
+
+
+def test_an_endpoint_that_is_away_is_left_alone_after_some_failures_and_gets_all_when_it_is_back(endpoint, queue):
+    endpoint.answers["/"] = answer(503)
+    queue.handler("t", concurrency=1, retry=Fixed("100ms", attempts=1_000))(inside(endpoint.url()))
+    ids = queue.put_many(queue.job("t") for _ in range(20))
+    with working(queue):
+        until(lambda: any(Outcome.RELEASED in {a.outcome for a in queue.jobs.history(id)} for id in ids))
+        asked = len(endpoint.requests)
+        assert asked < 15
+        del endpoint.answers["/"]
+        assert {finished(queue, id).state for id in ids} == {State.DONE}
+    assert len(endpoint.requests) - asked >= 20
