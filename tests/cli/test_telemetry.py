@@ -65,14 +65,14 @@ def test_every_line_is_json_if_that_is_wanted(work, url, queue):
 
 
 def test_several_processes_have_a_port_and_a_log_each(work, url, queue):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]  # this one is taken: they take the next ones
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # they take the next ones
+        port = taken.getsockname()[1]
         options = ("--processes", "2", "--metrics-port", str(port), "--log-format", "json")
         with work(SHOP.format(url=url), *options) as command:
             until(lambda: command.err.count("metrics at") == 2)
             ports = set(map(int, re.findall(r"metrics at http://127\.0\.0\.1:(\d+)/", command.err)))
+            assert ports <= set(range(port + 1, port + 4))
             assert len(ports) == 2
-            assert all(port < mine < port + 4 for mine in ports)
             ids = [queue.put("good") for _ in range(20)]
             until(lambda: all(queue.get(id).state is State.DONE for id in ids))
 
@@ -84,7 +84,6 @@ def test_several_processes_have_a_port_and_a_log_each(work, url, queue):
             command.send(signal.SIGTERM)
             command.process.wait(60)
             lines = list(map(json.loads, command.err.splitlines()))
-    assert {line["process"] for line in lines if line["logger"] == "shop"} <= {line["process"] for line in lines}
     assert len({line["process"] for line in lines if line.get("event") == "worker_started"}) == 2
 
 
@@ -108,13 +107,13 @@ def test_what_makes_no_sense_is_refused(work, url, before, arguments, said):
 
 
 def test_the_service_tells_the_gauges_of_its_store_and_what_its_clients_put_and_logs_for_machines(tmp_path):
-    server = Process(tmp_path, "--open", "--log-format", "json")
-    accept = {"accept": "application/openmetrics-text"}
-    assert server("POST", "/v1/jobs", json={"topic": "mail", "delay": "30m"}).status_code == 201
-    answer = server("GET", "/metrics", headers=accept)
-    assert answer.headers["content-type"].startswith("application/openmetrics-text")
-    assert 'pywheel_jobs{state="delayed",topic="mail"} 1.0' in answer.text
-    put = 'pywheel_jobs_put_total{topic="mail"} 1.0'  # listeners are told after the client
-    until(lambda: put in server("GET", "/metrics", headers=accept).text)
-    assert server.stop() == 0
+    with Process(tmp_path, "--open", "--log-format", "json") as server:
+
+        def metrics():
+            return server("GET", "/metrics", headers={"accept": "application/openmetrics-text"})
+
+        assert server("POST", "/v1/jobs", json={"topic": "mail", "delay": "30m"}).status_code == 201
+        assert metrics().headers["content-type"].startswith("application/openmetrics-text")
+        assert 'pywheel_jobs{state="delayed",topic="mail"} 1.0' in metrics().text
+        until(lambda: 'pywheel_jobs_put_total{topic="mail"} 1.0' in metrics().text)  # listeners are told after clients
     assert all(json.loads(line)["message"] for line in server.log.read_text().splitlines())

@@ -21,10 +21,11 @@ def test_the_document_is_served_with_the_path_that_the_service_is_under(api):
     assert served == json.loads(CHECKED_IN.read_bytes())
 
 
-def test_every_operation_has_an_id_of_its_own():
+def test_every_operation_has_an_id_of_its_own_and_problems_that_are_known():
     ids = [operation.id for operation in OPERATIONS]
     assert len(set(ids)) == len(ids)
     assert all(id.isidentifier() for id in ids)
+    assert all(set(operation.problems) <= set(KINDS) for operation in OPERATIONS)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
@@ -44,7 +45,3 @@ def test_an_example_of_a_body_is_one_that_is_taken(api):
             example = {**operation.example, **({"wait": 0} if "wait" in operation.example else {})}
             answer = api(operation.method, operation.path, json=example)
             assert answer.status_code < 300, (operation.id, answer.text)
-
-
-def test_the_problems_of_operations_are_known():
-    assert all(set(operation.problems) <= set(KINDS) for operation in OPERATIONS)

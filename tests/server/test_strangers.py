@@ -1,6 +1,5 @@
 """Requests of strangers to a server with tokens: none breaks a line of the log, or the server."""
 
-import itertools
 import json
 import socket
 
@@ -34,9 +33,10 @@ PATHS = [f"/bulk/{FORGED}", f"/jobs/{FORGED}", "/topics", "/sign-in", "/sign-out
 TARGETS = ["//[", "http://[", "/\\[", "//a]", "///["]
 
 
-@pytest.mark.parametrize(("path", "origin"), list(itertools.product(PATHS, ORIGINS)))
-def test_an_origin_that_is_no_address_is_one_of_another_site(serving, path, origin):
-    assert ask(serving, "POST", path, origin=origin) in (400, 403)
+@pytest.mark.parametrize("path", PATHS)
+def test_an_origin_that_is_no_address_is_one_of_another_site(serving, path):
+    for origin in ORIGINS:
+        assert ask(serving, "POST", path, origin=origin) in (400, 403)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -46,14 +46,11 @@ def test_signing_in_takes_what_is_no_path_for_none(serving, target):
     assert ask(serving, "POST", "/sign-in", body, sec_fetch_site="same-origin") == 401
 
 
-def test_a_body_that_is_for_nothing_is_short(serving):
-    assert ask(serving, "GET", "/v1/openapi.json", b"{}", content_type="application/json") == 200
-    assert ask(serving, "GET", "/v1/openapi.json", b"{%s}" % (b" " * 4_096), content_type="application/json") == 413
-
-
-def test_a_form_that_anybody_may_send_is_short(serving):
-    assert ask(serving, "POST", "/sign-in", b"token=" + b"x" * 8_192, sec_fetch_site="same-origin") == 413
-    assert ask(serving, "POST", "/sign-in", b"token=\xff", sec_fetch_site="same-origin") == 400
+def test_a_body_that_is_for_nothing_and_a_form_that_anybody_may_send_are_short(serving):
+    for body, status in ((b"{}", 200), (b"{%s}" % (b" " * 4_096), 413)):
+        assert ask(serving, "GET", "/v1/openapi.json", body, content_type="application/json") == status
+    for body, status in ((b"token=" + b"x" * 8_192, 413), (b"token=\xff", 400)):
+        assert ask(serving, "POST", "/sign-in", body, sec_fetch_site="same-origin") == status
 
 
 @pytest.mark.parametrize("host", ["[", "a[", "a b", "http://[", "a\x7f", "\N{LATIN SMALL LETTER E WITH ACUTE}"])

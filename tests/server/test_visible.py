@@ -58,11 +58,6 @@ def test_a_part_holds_few_bodies_however_many_topics_they_are_of(queue):
     assert [len(part) for part in parts(queue.store, 100)] == [4, 4, 1]
 
 
-def test_a_topic_that_is_not_seen_has_no_jobs(queue):
-    queue.put("bank", delay=60)
-    assert parts(queue.store, 10, filter=Filter("bank")) == [[]]
-
-
 @pytest.mark.parametrize("cursor", ["x", "[]", "[1, 2]", "i1", "[" * 100_000, '["shop", "nonsense"]'])
 def test_a_cursor_of_no_such_list_is_refused(queue, cursor):
     queue.put("shop", delay=60)
