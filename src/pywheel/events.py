@@ -276,7 +276,7 @@ class Events:
 
     def __init__(self, listeners: Iterable[Listener] = (), log: Listener | None = None) -> None:
         if not isinstance(listeners, Iterable):
-            raise TypeError(f"listeners are given as a list of them, not {listeners!r:.40}")
+            raise TypeError(f"listeners must be a list, not {listeners!r:.40}")
         self.listeners: tuple[Listener, ...] = ()
         self.tracer: Tracer | None = None
         """The listener that wraps puts and handlers, if there is one."""
@@ -287,10 +287,10 @@ class Events:
     def listen(self, listener: Listener) -> None:
         """Add a listener. TypeError if it cannot be called, BadOption if it is a second tracer."""
         if not callable(listener):
-            raise TypeError(f"a listener is called with each event, and {type(listener).__name__} cannot be")
+            raise TypeError(f"a listener must be callable, not {type(listener).__name__}")
         if isinstance(listener, Tracer):
             if self.tracer is not None:
-                raise BadOption("a queue has one tracer: each of two would give its own context to the jobs")
+                raise BadOption("a queue has at most one tracer, as a job carries one context")
             self.tracer = listener
         self.listeners = (*self.listeners, listener)
 

@@ -19,14 +19,14 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     [
         ("[" * 100_000 + "]" * 100_000, "is nested too deep to be looked at"),
         ("1" * 6_000, "has a number of too many digits to be looked at"),
-        *((body, f"'{body}' is no JSON") for body in ("hello", "NaN", "[Infinity]", '{"n": -Infinity}')),
+        *((body, f"'{body}' is not JSON") for body in ("hello", "NaN", "[Infinity]", '{"n": -Infinity}')),
     ],
     ids=["nested", "digits", "text", "NaN", "Infinity", "-Infinity"],  # which Python reads, and other languages do not
 )
 def test_what_is_no_json_or_cannot_be_looked_at_is_put_as_text_alone(call, queue, body, why):
     code, out, err = call("put", "t", body)
     assert (code, out, why in err, "--text" in err) == (2, "", True, True)
-    assert ("is no JSON" in err) is ("is no JSON" in why)
+    assert ("is not JSON" in err) is ("is not JSON" in why)
     assert call("put", "t", body, "--text")[0] == 0
     assert [job.body for job in queue.jobs.list()] == [body.encode()]
 
@@ -228,7 +228,7 @@ def test_a_line_that_is_no_json_is_named_and_says_where_to_go_on(call, queue, tm
     file = tmp_path / "mails.jsonl"
     file.write_text("1\n" * 1_200 + "oops\n")
     for words, *said in (
-        ((), "line 1201: 'oops' is no JSON", "go on with line 1001"),
+        ((), "line 1201: 'oops' is not JSON", "go on with line 1001"),
         (("--key", "k"), "--lines puts many jobs"),
         (("7",), "--lines puts many jobs"),
     ):

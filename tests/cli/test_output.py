@@ -108,4 +108,4 @@ def test_closed_streams_do_no_harm(queue, closed):
 def test_characters_that_the_encoding_lacks_are_written_with_a_backslash():
     result = run("-m", "pywheel.cli", "show", "\N{SNOWMAN}", PYTHONIOENCODING="ascii")
     assert result.returncode == 2
-    assert result.stderr == "pywheel: '\\u2603' is no id: give a number, or a key with --topic\n"
+    assert result.stderr == "pywheel: '\\u2603' is not an id: give a number, or a key with --topic\n"

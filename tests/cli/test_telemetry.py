@@ -90,7 +90,7 @@ def test_several_processes_have_a_port_and_a_log_each(work, url, queue):
 @pytest.mark.parametrize(
     ("before", "arguments", "said"),
     [
-        ("", ("--log-format", "xml"), "a log is written as text or json"),
+        ("", ("--log-format", "xml"), "a log format must be text or json"),
         ("", ("--metrics-port", "0", "--metrics-host", "192.0.2.1"), "no metrics on 192.0.2.1"),
         ("", ("--metrics-port", "70000"), "65535"),
         (

@@ -38,7 +38,7 @@ def job(id):
 @pytest.mark.parametrize(
     ("target", "topics", "said"),
     [
-        ("shop_of_a_test:other", (), "is no JobQueue"),
+        ("shop_of_a_test:other", (), "is not a JobQueue"),
         ("shop_of_a_test:quue", (), r"no quue in shop_of_a_test, did you mean queue\?"),
         ("shop_of_a_test:queue", ("close", "mial"), "no handler for 'mial', did you mean mail"),
         ("shop_of_a_test:queue", ("x",), "there are mail, close"),

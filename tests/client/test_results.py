@@ -86,7 +86,7 @@ def test_a_result_says_what_it_is_not(queue):
     queue.handler("t", results=True)(lambda job: b"\xff")
     id, other = queue.put("t"), queue.put("t", delay="1h")
     run_due(queue)
-    with pytest.raises(BadBody, match=f"the result of job {id} is no JSON"):
+    with pytest.raises(BadBody, match=f"the result of job {id} is not JSON"):
         queue.result(id).json()
     with pytest.raises(BadBody, match=rf"job {other} is delayed and has no result: .*handler\(results=True\)"):
         queue.result(other).json()

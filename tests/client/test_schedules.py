@@ -78,8 +78,8 @@ def test_what_cannot_run_by_itself_is_refused_and_registers_nothing(queue):
     def needs(order: int): ...
 
     for options, function, error, match in (
-        ({}, lambda a, b: None, TypeError, "who would give it a, b"),
-        ({}, by_name_alone, TypeError, "who would give it job"),
+        ({}, lambda a, b: None, TypeError, "nothing gives it a, b"),
+        ({}, by_name_alone, TypeError, "nothing gives it job"),
         ({"name": "x"}, 7, TypeError, "not int"),
         ({"name": ""}, by_name_alone, BadOption, "1 to 180"),
         ({}, needs, BadJob, "order"),

@@ -234,7 +234,7 @@ def test_the_arguments_of_a_task_may_be_no_longer_than_a_body(clock):
 
 
 def test_a_wrong_option_is_refused_when_the_task_is_made(queue):
-    with pytest.raises(TypeError, match="'at' is no option of a task"):
+    with pytest.raises(TypeError, match="'at' is not an option of a task"):
         queue.task(at=None)
     with pytest.raises(BadJob, match="delay 'soon' is not understood"):
         queue.task(delay="soon")(lambda: None)
@@ -376,9 +376,9 @@ def test_a_key_of_what_no_put_takes_is_refused(queue, keyed):
     assert not keyed.cancel(7, note="has no part in it")
     for call, message in (
         (lambda: keyed.cancel("7"), "argument 'order_id' of t must be int"),
-        (lambda: task.key(7, prefix="y"), "'prefix' is no argument of the task"),
+        (lambda: task.key(7, prefix="y"), "'prefix' is not an argument of the task"),
         (lambda: keyed.cancel(shop="main"), "the key of t is made of order_id, shop: missing"),
-        (lambda: keyed.cancel(7, nots="x"), "the key of t is made of order_id, shop: 'nots' is no argument"),
+        (lambda: keyed.cancel(7, nots="x"), "the key of t is made of order_id, shop: 'nots' is not an argument"),
     ):
         with pytest.raises(BadArguments, match=message):
             call()
@@ -393,7 +393,7 @@ def test_a_key_of_what_no_put_takes_is_refused(queue, keyed):
     ("key", "error", "message"),
     [
         (lambda n, /: f"{n}", BadOption, "by name, and 'n' stands before a /"),
-        (lambda other: "", BadOption, "the key of t is made of 'other', which is no argument"),
+        (lambda other: "", BadOption, "the key of t is made of 'other', which is not an argument"),
         (7, TypeError, "key is a str, or a function"),
     ],
 )
@@ -424,7 +424,7 @@ def test_functions_that_cannot_be_tasks_are_refused(queue):
         (generator, TypeError, "must not be a generator"),
         (agenerator, TypeError, "must not be a generator"),
         (7, TypeError, "a task is made of a function, not of 7"),
-        (dict, BadOption, "t cannot be a task, as nobody knows its arguments"),
+        (dict, BadOption, "t cannot be a task: its arguments are unknown"),
     ):
         with pytest.raises(error, match=message):
             queue.task("t")(function)

@@ -14,8 +14,8 @@ from pywheel.testing import run_due
     ("option", "wrong", "said"),
     [
         *(("listeners", wrong, "listener") for wrong in (None, 5, [print, 5])),
-        *(("clock", wrong, "a clock is a pywheel.Clock") for wrong in (5, str)),
-        ("encryption", {"a": bytes(32)}, "encryption is a Keyring"),
+        *(("clock", wrong, "clock must be a pywheel.Clock") for wrong in (5, str)),
+        ("encryption", {"a": bytes(32)}, "encryption must be a Keyring"),
     ],
 )
 def test_a_queue_is_not_opened_with_what_it_cannot_use(tmp_path, option, wrong, said):
@@ -58,15 +58,15 @@ SAID = {
     "a worker works for a JobQueue, not": (TypeError, lambda queue, it: Worker(it), [5, None, "shop:queue", JobQueue]),
     "run_due takes a JobQueue, not": (TypeError, lambda queue, it: run_due(it), [5, None, "shop:queue"]),
     "limit must be a whole number": (BadOption, run_due, [-1, "1", 1.5, True]),
-    "topics are a collection of names": (TypeError, lambda queue, it: Worker(queue, topics=it), [5, "t", b"b"]),
+    "topics must be a collection of names": (TypeError, lambda queue, it: Worker(queue, topics=it), [5, "t", b"b"]),
     "a topic must be a str": (BadJob, lambda queue, it: Worker(queue, topics=it), [[5], [None]]),
-    "an id is a whole number": (
+    "an id must be a whole number": (
         BadJob,
         lambda queue, it: queue.store.ask(GetHistories([it])),
         ["x", None, 1.0, True, ("t", "k")],
     ),
     r"by a pair \(topic, key\), not by 'order-7'": (BadJob, JobQueue.cancel, ["order-7"]),
-    "a listener is called with each event, and int cannot be": (
+    "a listener must be callable, not int": (
         TypeError,
         lambda queue, it: queue.events.listen(it),
         [5],
@@ -125,18 +125,27 @@ def test_a_wrapper_is_judged_by_what_itself_takes(queue):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda queue: queue.jobs.list(topics="t"), "'topics' is no option of a filter, did you mean topic"),
-        (lambda queue: queue.put("t", dely="1m"), "'dely' is no option of a put, did you mean delay"),
-        (lambda queue: asyncio.run(queue.aio.put("t", dely="1m")), "'dely' is no option of a put, did you mean delay"),
+        (lambda queue: queue.jobs.list(topics="t"), "'topics' is not an option of a filter, did you mean topic"),
+        (lambda queue: queue.put("t", dely="1m"), "'dely' is not an option of a put, did you mean delay"),
+        (
+            lambda queue: asyncio.run(queue.aio.put("t", dely="1m")),
+            "'dely' is not an option of a put, did you mean delay",
+        ),
         (
             lambda queue: queue.task("t")(lambda: None).options(dely="1m"),
-            "'dely' is no option of a put, did you mean delay",
+            "'dely' is not an option of a put, did you mean delay",
         ),
-        (lambda queue: queue.task(dely="1m"), "'dely' is no option of a task, did you mean delay"),
-        (lambda queue: queue.jobs.edit(1, bodies=1), "'bodies' is no option of an edit"),
-        (lambda queue: queue.cron("* * * * *", time_zone="UTC"), "'time_zone' is no option of every or cron"),
-        (lambda queue: queue.every("1m", overlp="skip"), "'overlp' is no option of every or cron, did you mean over"),
-        (lambda queue: Worker(queue, concurency=1), "'concurency' is no option of a Worker, did you mean concurrency"),
+        (lambda queue: queue.task(dely="1m"), "'dely' is not an option of a task, did you mean delay"),
+        (lambda queue: queue.jobs.edit(1, bodies=1), "'bodies' is not an option of an edit"),
+        (lambda queue: queue.cron("* * * * *", time_zone="UTC"), "'time_zone' is not an option of every or cron"),
+        (
+            lambda queue: queue.every("1m", overlp="skip"),
+            "'overlp' is not an option of every or cron, did you mean over",
+        ),
+        (
+            lambda queue: Worker(queue, concurency=1),
+            "'concurency' is not an option of a Worker, did you mean concurrency",
+        ),
     ],
     ids="filter put aput task-put task edit cron every worker".split(),
 )

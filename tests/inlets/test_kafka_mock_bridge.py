@@ -117,5 +117,5 @@ async def test_what_makes_no_sense_is_said_and_goes_to_the_topic_for_that_on_a_m
 
 
 def test_a_place_that_no_job_can_name_is_refused():
-    with pytest.raises(BadJob, match="is no name"):
+    with pytest.raises(BadJob, match="is not a name"):
         KafkaSource("localhost:9092", "t", to="a b")

@@ -122,6 +122,7 @@ def test_the_first_key_encrypts_and_all_decrypt():
         (Keyring({"a": TWO}), SEALED, BadBody, "another key of that name"),
         (Keyring({"a": ONE}, plain=False), b"{}", BadBody, "is not encrypted"),
     ],
+    ids=["without its key", "another key of that name", "not encrypted"],
 )
 def test_a_body_that_does_not_open_says_why(keyring, body, error, said):
     with pytest.raises(BadBody, match=said) as caught:
@@ -245,7 +246,7 @@ def test_a_new_key_is_read_back_and_is_no_other():
 def test_a_keyring_shows_no_key():
     keyring = Keyring({"new": TWO, "old": ONE})
     assert repr(keyring) == "<Keyring: 'new' encrypts, 'new', 'old' decrypt>"
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(keyring)
 
 

@@ -76,7 +76,7 @@ def test_a_scraper_that_asks_for_openmetrics_gets_it_and_the_others_text(metrics
 
 
 def test_what_a_worker_has_not_seen_yet_is_told_as_nothing(metrics):
-    """A counter that begins with 1 is no increase: an alert would miss the first dead job."""
+    """A counter that begins with 1 is not an increase: an alert would miss the first dead job."""
     metrics(e.JobsClaimed("t", 2))
     found = samples(metrics)
     for name in ("jobs_done", "jobs_retried", "jobs_dead", "leases_lost"):

@@ -1,4 +1,4 @@
-"""No way leads to an inner address: no spelling, no name, no answer of a name server."""
+"""No way leads to an internal address: no spelling, no name, no answer of a name server."""
 
 import asyncio
 import ipaddress
@@ -183,7 +183,7 @@ def test_a_name_that_leads_to_inner_addresses_is_not_reached(inner, monkeypatch,
     looked_up(monkeypatch, addresses.split())
     error = deliver(Webhook(f"http://evil.example:{inner.port}/", ports=None, timeout=5))
     assert isinstance(error, DeliveryFailed)
-    assert "inner address" in str(error) or "one link" in str(error)
+    assert "internal address" in str(error) or "one link" in str(error)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1"])
@@ -195,7 +195,7 @@ def test_a_socket_is_judged_by_itself_whoever_found_its_address_or_let_the_url_p
     monkeypatch.setattr(AddressPolicy, "check_url", lambda self, host, port: None)
     error = deliver(Webhook(f"http://{host}:{inner.port}/", ports=None))
     assert isinstance(error, DeliveryFailed)
-    assert "inner address" in str(error)
+    assert "internal address" in str(error)
 
 
 def test_a_name_without_an_address_is_a_failed_attempt(monkeypatch):

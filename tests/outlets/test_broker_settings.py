@@ -39,7 +39,7 @@ def test_a_config_file_says_where_what_is_allowed_and_how_long(name, tmp_path):
 @pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])
 def test_a_password_stands_in_a_variable(name, tmp_path, monkeypatch):
     url = BROKERS[name][0]["url"].replace("//", "//user:secret@")
-    with pytest.raises(ConfigError, match="a password does not stand here") as raised:
+    with pytest.raises(ConfigError, match="a password does not belong here") as raised:
         made(name, tmp_path, url=url)
     assert "secret@" not in str(raised.value)
     monkeypatch.setenv("BROKER", url)

@@ -60,9 +60,9 @@ async def test_many_records_are_under_way_in_their_order_on_a_mock_cluster(mock,
 @pytest.mark.parametrize(
     ("headers", "said"),
     [
-        ({}, "does not say in `to` to which topic"),
-        ({"to": "a b"}, "no name of a topic"),
-        ({"to": "a", "kafka_key_base64": "%"}, "no base64"),
+        ({}, "names no topic in `to`"),
+        ({"to": "a b"}, "not a name of a topic"),
+        ({"to": "a", "kafka_key_base64": "%"}, "not base64"),
     ],
 )
 @on_a_loop
@@ -113,5 +113,5 @@ async def test_options_that_librdkafka_does_not_know_are_said_and_servers_that_a
         with pytest.raises(BadOption, match=r"No such configuration property.*no\.such"):
             await deliver(a_job())
     for servers in ("", None, 5):
-        with pytest.raises(BadOption, match="servers are written like"):
+        with pytest.raises(BadOption, match="servers must look like"):
             Kafka(servers)

@@ -64,7 +64,7 @@ HEADERS = [{"a b": "c"}, {"a:b": "c"}, {"a": "b\r\nNats-Msg-Id: c"}, {"Nats-Roll
 async def test_a_job_names_no_subject_of_the_servers_own_and_none_that_is_none(nats_server):
     async with outlet(nats_server) as deliver:
         for subject in SUBJECTS:
-            with pytest.raises(GiveUp, match="no subject to publish to"):
+            with pytest.raises(GiveUp, match="not a subject to publish to"):
                 await deliver(a_job(to=subject))
 
 

@@ -198,12 +198,12 @@ def test_one_that_is_over_is_listed_for_a_while(tokens, store, clock):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (([],), "good for nothing"), ((["reed"],), "did you mean read"), (("x" * 10**6,), "is no scope"),
-        ((["read", 7],), "scopes are texts"), ((7,), "scopes are texts"), ((["read"], []), "without topics"),
+        (([],), "a token needs"), ((["reed"],), "did you mean read"), (("x" * 10**6,), "is not a scope"),
+        ((["read", 7],), "scopes are texts"), ((7,), "scopes are texts"), ((["read"], []), "needs topics"),
         ((["read"], [""]), "1 to"), ((["read"], ["x" * 20_000]), "1 to"), ((["read"], ["\ud800"]), "Unicode"),
         ((["read"], [None]), "topics are texts"), ((["read"], ["x" * 16_000] * 10), "64|65536"),
-        ((["read"], ["*"], datetime(2100, 1, 1)), "zone|aware"), ((["read"], ["*"], START), "that is over"),
-        ((["read"], ["*"], START - HOUR), "that is over"), ((["read"], ["*"], "2100-01-01"), "datetime"),
+        ((["read"], ["*"], datetime(2100, 1, 1)), "zone|aware"), ((["read"], ["*"], START), "that time has passed"),
+        ((["read"], ["*"], START - HOUR), "that time has passed"), ((["read"], ["*"], "2100-01-01"), "datetime"),
         ((["read"], ["*"], None, "n" * 201), "200"), ((["read"], ["*"], None, 7), "200"),
     ],
 )  # fmt: skip

@@ -139,7 +139,7 @@ def test_an_interrupt_at_any_place_of_any_call_leaves_a_sound_dict(pywheel, cloc
 
 
 def use(d, clock):
-    """Call most of its methods; what is dropped meanwhile is no error."""
+    """Call most of its methods; what is dropped meanwhile is not an error."""
     d["a"] = 1
     d.set("b", 2, 3)
     d["a"] = 3

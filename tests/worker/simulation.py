@@ -198,7 +198,7 @@ class World:
         return not self.calm and self.random.random() < 0.15
 
     def ended(self, lease):
-        """Whatever is no ack in time allows one more delivery."""
+        """Whatever is not an ack in time allows one more delivery."""
         self.taken.pop(lease, None)
         self.spare[lease.job.id] += lease.error is not None or self.clock.time() >= lease.until
 
@@ -493,7 +493,7 @@ class World:
         found = {"lost": lost, "wrong end": wrong, "cancelled": uncalled, "delivered too often": extra}
         assert not any(found.values()), found
         assert all(jobs[id].attempt == POISONOUS for id in self.poisons & set(jobs) if end[id] is jobs[id].state)
-        # Behind a network the end of a claim may arrive after its worker was killed: then its job is no suspect.
+        # Behind a network the end of a claim may arrive after its worker was killed: then its job is not a suspect.
         most = POISONOUS if self.networked else HITS
         assert max(self.hits.values(), default=0) <= most, f"too many attempts were lost to another job: {self.hits}"
 

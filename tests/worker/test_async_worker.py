@@ -212,7 +212,7 @@ async def test_what_is_wrong_is_said_as_it_begins(aqueue):
     aqueue.handler("t")(print)
     with pytest.raises(BadOption, match="did you mean"):
         await AsyncWorker(aqueue, topics=["tt"]).__aenter__()
-    with pytest.raises(TypeError, match="'topic' is no option of an AsyncWorker, did you mean topics"):
+    with pytest.raises(TypeError, match="'topic' is not an option of an AsyncWorker, did you mean topics"):
         AsyncWorker(aqueue, topic=["t"])
     with pytest.raises(TypeError, match="a worker works for a JobQueue"):
         AsyncWorker("memory:")

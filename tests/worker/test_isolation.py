@@ -337,7 +337,7 @@ try:
 except BadOption as error:
     print(error)
 """
-    assert "stands in a __main__ that cannot be imported again" in run("-c", code).stdout
+    assert "is defined in a __main__ that cannot be imported again" in run("-c", code).stdout
 
 
 def replaced(job):

@@ -145,7 +145,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _put_lines(queue: JobQueue, stream: BinaryIO, topic: str, options: JobOptions, *, text: bool) -> int:
-    """Put a job for each line; return how many. BadJob for a line that is no body: earlier batches are stored."""
+    """Put a job for each line; return how many. BadJob for a line that is not a body: earlier batches are stored."""
     count = 0
     with counted("putting", "put", None) as shown:
         while batch := list(islice(iter(lambda: stream.readline(MAX_BODY + 2), b""), _BATCH)):
@@ -167,7 +167,7 @@ def _stream(values: Values) -> BinaryIO:
 
 
 def _content(body: str | None, values: Values) -> bytes:
-    """Return the bytes of a body. BadJob for an argument that is no JSON, without --text."""
+    """Return the bytes of a body. BadJob for an argument that is not JSON, without --text."""
     if values.file is not None and body is not None:
         raise BadJob("give a body or --file, not both")
     if values.file is not None or (body == "-" and not values.text):
@@ -178,7 +178,7 @@ def _content(body: str | None, values: Values) -> bytes:
 
 
 def _checked(content: bytes, *, text: bool) -> bytes:
-    """Return a body. BadJob if it is no JSON, without --text."""
+    """Return a body. BadJob if it is not JSON, without --text."""
     if text:
         return content
     shown = content[:60].decode("utf-8", "surrogateescape")
@@ -189,7 +189,7 @@ def _checked(content: bytes, *, text: bool) -> bytes:
     except ValueError as error:
         if "integer string conversion" in str(error):  # Python's limit, not JSON's
             raise BadJob(f"{shown!r} has a number of too many digits {_AS_IT_IS}") from None
-        raise BadJob(f"{shown!r} is no JSON: quote it like '\"text\"', or give --text to put it as it is") from None
+        raise BadJob(f"{shown!r} is not JSON: quote it like '\"text\"', or give --text to put it as it is") from None
     return content
 
 

@@ -22,7 +22,9 @@ __all__ = ["new_key", "rekey"]
 
 def new_key(
     out: Output,
-    id: Annotated[str | None, typer.Argument(help="The key's name, which is no secret; default: today's date.")] = None,
+    id: Annotated[
+        str | None, typer.Argument(help="The key's name, which is not a secret; default: today's date.")
+    ] = None,
 ) -> None:
     """Print a new key for encrypted bodies: 32 random bytes, as id:base64."""
     key = random_key(id or datetime.now(UTC).strftime("%Y-%m-%d"))

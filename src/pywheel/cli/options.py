@@ -149,7 +149,7 @@ def program(target: str) -> JobQueue:
     with _shown(f"{target.partition(':')[0]} cannot be imported"):
         queue = load(target)
     if not isinstance(queue, JobQueue | AsyncJobQueue):
-        raise BadOption(f"{target[:80]} is no JobQueue")
+        raise BadOption(f"{target[:80]} is not a JobQueue")
     return queue.sync
 
 
@@ -196,7 +196,7 @@ def reference(job: str, topic: str | None) -> int | tuple[str, str]:
     if topic is not None:
         return topic, job
     if not _ID.fullmatch(job):
-        raise BadJob(f"{job[:80]!r} is no id: give a number, or a key with --topic")
+        raise BadJob(f"{job[:80]!r} is not an id: give a number, or a key with --topic")
     return int(job)
 
 
@@ -227,7 +227,7 @@ def moment(text: str | None) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise BadJob(f"{text[:60]!r} is no time: {_LIKE}") from None
+        raise BadJob(f"{text[:60]!r} is not a time: {_LIKE}") from None
     if found.utcoffset() is None:
         raise BadJob(f"{text[:60]!r} has no time zone: {_LIKE}")
     return found

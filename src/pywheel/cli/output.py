@@ -228,7 +228,7 @@ def due_time(milliseconds: int | None) -> str:
 
 
 def job_record(job: Job) -> dict[str, Any]:
-    """Return a job for JSON. A body that is no UTF-8 is in base64; an encrypted one is replaced by its key's id."""
+    """Return a job for JSON. A body that is not UTF-8 is in base64; an encrypted one is replaced by its key's id."""
     record: dict[str, Any] = job._asdict()
     del record["body"]
     return {**record, **_content("body", job.body), "trace_id": job.trace_id}

@@ -24,7 +24,7 @@ from .output import Output, body_text, counted, due_time, job_record, note
 
 __all__ = ["spool"]
 
-_NEGATIVE: Final = {"ignore_unknown_options": True}  # an id such as -5 is no option
+_NEGATIVE: Final = {"ignore_unknown_options": True}  # an id such as -5 is not an option
 _WORDS: Final = {State.DELAYED: "waiting", State.RUNNING: "sending", State.DEAD: "refused"}
 _BUSY: Final = 60.0  # seconds to wait for another process that forwards
 
@@ -126,5 +126,5 @@ def delete(job: Id, of: ASpool, out: Output) -> int:
 def _id(job: str) -> int:
     """Return the id of a spooled job, which is negative, given with or without the sign."""
     if not re.fullmatch("-?[0-9]{1,18}", job, re.ASCII):
-        raise BadJob(f"{job[:80]!r} is no id: give the number that put returned")
+        raise BadJob(f"{job[:80]!r} is not an id: give the number that put returned")
     return -abs(int(job))

@@ -89,7 +89,7 @@ def _scopes(scope: list[str] | None, role: str | None) -> list[str]:
         return given
     if role not in ROLES:
         hint = did_you_mean(role, ROLES)
-        raise BadOption(f"{role[:80]!r} is no role{hint}: {', '.join(ROLES)}")
+        raise BadOption(f"{role[:80]!r} is not a role{hint}: {', '.join(ROLES)}")
     return list(ROLES[role])
 
 
@@ -103,7 +103,7 @@ def _end(until: str | None) -> datetime | None:
 def _id(text: str) -> str:
     id = id_of(text)
     if id is None:
-        raise BadOption(f"{text[:20]!r} is no id of a token: `pywheel token list` has them; or give --note")
+        raise BadOption(f"{text[:20]!r} is not an id of a token: `pywheel token list` has them; or give --note")
     return id
 
 

@@ -92,7 +92,7 @@ class Program:
         encryption: Keyring | None = None,
     ) -> None:
         if encryption is not None and not isinstance(encryption, Keyring):
-            raise TypeError(f"encryption is a Keyring, not {type(encryption).__name__}")
+            raise TypeError(f"encryption must be a Keyring, not {type(encryption).__name__}")
         self.events = Events(listeners, log)
         self.handlers: dict[str, Handler] = {}
         self.declared = Declared()
@@ -383,7 +383,7 @@ def _placed(url: Place, clock: Clock | None, create: bool, spool: str | None, ev
 
 def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:
     if clock is not None and not isinstance(clock, Clock):
-        raise TypeError(f"a clock is a pywheel.Clock, not {clock!r:.40}")
+        raise TypeError(f"clock must be a pywheel.Clock, not {clock!r:.40}")
     if not isinstance(url, Store):
         return open_store(url, clock=clock, create=create)
     if clock is not None:

@@ -253,7 +253,7 @@ def taking_the_job(function: Any) -> Callable[..., Any]:
     ]
     if len(needed) > 1 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in needed):
         names = ", ".join(parameter.name for parameter in needed)
-        raise TypeError(f"a periodic function takes nothing, or the Job: who would give it {names[:200]}?")
+        raise TypeError(f"a periodic function takes no arguments, or the Job: nothing gives it {names[:200]}")
     if needed:
         return cast(Callable[..., Any], function)
     if is_async(function):

@@ -62,7 +62,9 @@ class Spool:
 
     def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
         if not isinstance(url, str):
-            raise TypeError(f"a spool is the address of a file, such as 'sqlite:///spool.db', not {type(url).__name__}")
+            raise TypeError(
+                f"spool must be the address of a file, such as 'sqlite:///spool.db', not {type(url).__name__}"
+            )
         store = open_store(url, clock=clock, create=create)
         if not isinstance(store, SqliteStore):
             store.close()

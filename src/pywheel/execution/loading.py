@@ -24,7 +24,7 @@ def load(target: str) -> Any:
     """Return the program, with a store and handlers, that ``module:name`` names. Also search the working directory.
 
     Raises:
-        BadOption: the target has another form, there is no such module or name, or it is no program.
+        BadOption: the target has another form, there is no such module or name, or it is not a program.
     """
     module_name, _, name = target.partition(":")
     if not module_name or not name:
@@ -43,7 +43,7 @@ def load(target: str) -> Any:
         raise BadOption(f"there is no {name[:80]} in {module_name}{did_you_mean(name, vars(module))}")
     program = getattr(module, name)
     if not hasattr(program, "events") or not hasattr(program, "handlers"):  # asking for its store might open the store
-        raise BadOption(f"{name[:80]} in {module_name} is no JobQueue")
+        raise BadOption(f"{name[:80]} in {module_name} is not a JobQueue")
     give_keys(program)
     return program
 
@@ -63,7 +63,7 @@ def _refuse_paths(module: str, name: str) -> None:
     inside = path.parts and all(part.isidentifier() for part in path.parts)
     where = "" if inside else f"change into {str(path.parent)[:80]} and "
     right = ".".join(path.parts) if inside else path.name
-    raise BadOption(f"{module[:80]!r} is no module: {where}write {right[:80]}:{name[:80]}")
+    raise BadOption(f"{module[:80]!r} is not a module: {where}write {right[:80]}:{name[:80]}")
 
 
 def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> dict[str, Handler]:
@@ -77,7 +77,7 @@ def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> d
     if topics is None:
         return dict(handlers)
     if isinstance(topics, str | bytes) or not isinstance(topics, Collection):
-        raise TypeError(f"topics are a collection of names, not {topics!r:.40}")
+        raise TypeError(f"topics must be a collection of names, not {topics!r:.40}")
     there = f": there are {', '.join(handlers)[:400]}"
     if not topics:
         raise BadOption(f"no topic is given{there}")

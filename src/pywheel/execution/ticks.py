@@ -50,7 +50,7 @@ def admit(store: Store, job: Job) -> None:
     except BadBody as error:
         raise Skipped(str(error)) from error
     except StoreError as error:
-        raise NotNow(_AWAY, f"whether the tick may run cannot be known: {error}") from error
+        raise NotNow(_AWAY, f"cannot tell whether the tick may run: {error}") from error
 
 
 def _ask(store: Store, schedule: Schedule | None, job: Job, tick: int | None) -> None:

@@ -29,17 +29,17 @@ def checked_to(value: Any, *, error: type[PywheelError] = BadJob) -> str:
         raise error(f"to must be a str, not {type(value).__name__}")
     if "/" not in value and ":" not in value:
         if not value or len(value) > _LONGEST_NAME or not value.isprintable() or " " in value:
-            raise error(f"to {value[:60]!r} is no name: 1 to {_LONGEST_NAME} characters, none of them a space")
+            raise error(f"to {value[:60]!r} is not a name: 1 to {_LONGEST_NAME} characters, none of them a space")
         return value
     if len(value) > LONGEST_URL:
         raise error(f"to has {len(value)} characters, a URL has at most {LONGEST_URL}")
     if not _PLAIN.fullmatch(value) or "\\" in value:
-        raise error(f"to {_shown(value)} is no URL: it has spaces, or characters that must be written as %xx")
+        raise error(f"to {_shown(value)} is not a URL: it has spaces, or characters that must be written as %xx")
     try:
         parts = urlsplit(value)
         host, _ = parts.hostname, parts.port
     except ValueError as wrong:
-        raise error(f"to {_shown(value)} is no URL: {wrong}") from None
+        raise error(f"to {_shown(value)} is not a URL: {wrong}") from None
     if parts.scheme not in ("http", "https"):
         raise error(f"to {_shown(value)} must begin with https:// or http://")
     if "@" in parts.netloc:

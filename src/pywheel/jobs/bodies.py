@@ -32,7 +32,7 @@ def decoded(body: bytes, what: str) -> Any:
     except ValueError as error:  # includes text that is not UTF-8
         if is_encrypted(body):
             raise NoKey(f"{what} is encrypted, with key {key_of(body)!r:.80}") from None
-        raise BadBody(f"{what} is no JSON: {error}") from error
+        raise BadBody(f"{what} is not JSON: {error}") from error
 
 
 def is_encrypted(body: bytes) -> bool:
@@ -41,7 +41,7 @@ def is_encrypted(body: bytes) -> bool:
 
 
 def key_of(body: bytes) -> str | None:
-    """Return the id of the key that a body is encrypted with, which is no secret; None if it is plain or damaged."""
+    """Return the id of the key that a body is encrypted with, which is not a secret; None if it is plain or damaged."""
     start = len(MAGIC) + 2  # after the version and the length of the id
     if not is_encrypted(body) or len(body) < start or len(body) < start + body[start - 1]:
         return None

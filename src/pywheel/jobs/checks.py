@@ -52,7 +52,7 @@ def name(value: Any, what: str, *, error: type[PywheelError] = BadJob) -> str:
 def an_id(value: Any) -> int:
     """Return an int of any size, which may or may not be an id. BadJob for anything else, bool included."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadJob(f"an id is a whole number, not {shown(value)}")
+        raise BadJob(f"an id must be a whole number, not {shown(value)}")
     return value
 
 
@@ -86,7 +86,7 @@ def text(value: Any, name: str) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise BadJob(f"{name} must be text that UTF-8 can hold, not {value!r:.40}") from None
+            raise BadJob(f"{name} must be text that UTF-8 can encode, not {value!r:.40}") from None
 
 
 def text_by_name(values: Mapping[Any, Any], name: str) -> None:

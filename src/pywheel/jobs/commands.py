@@ -91,7 +91,7 @@ def reference(ref: Any) -> Ref:
     if isinstance(ref, tuple) and len(ref) == 2:
         return name(ref[0], "topic"), name(ref[1], "key")
     hint = ": await the call that returns it" if isawaitable(ref) else ""
-    raise BadJob(f"a job is named by its id, by the Job, or by a pair (topic, key), not by {ref!r:.40}{hint}")
+    raise BadJob(f"name a job by its id, by the Job, or by a pair (topic, key), not by {ref!r:.40}{hint}")
 
 
 def called(ref: Ref | Job) -> str:

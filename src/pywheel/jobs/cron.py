@@ -34,14 +34,14 @@ class ZoneMissing(BadOption):
 def checked(expression: Any, tz: Any) -> tuple[str, str]:
     """Return an expression and the name of a zone. BadOption if there is no such zone, or no tick ever comes."""
     if not isinstance(expression, str):
-        raise BadOption(f"a cron expression is text such as '0 3 * * *', not {type(expression).__name__}")
+        raise BadOption(f"a cron expression must be text such as '0 3 * * *', not {type(expression).__name__}")
     if not isinstance(tz, str):
-        raise BadOption(f"tz is the name of a zone such as 'Europe/Berlin', not {type(tz).__name__}")
+        raise BadOption(f"tz must be the name of a zone such as 'Europe/Berlin', not {type(tz).__name__}")
     refuse_long(expression, "a cron expression", _LONGEST, error=BadOption)
     refuse_long(tz, "tz", error=BadOption)
     zone(tz)
     if after(expression, tz, _START) is None:
-        raise BadOption(f"the cron expression {expression[:80]!r} has no tick: it names a day that never comes")
+        raise BadOption(f"the cron expression {expression[:80]!r} has no tick: it names a day that does not exist")
     return " ".join(expression.split()), tz
 
 
@@ -91,8 +91,8 @@ def _ticks(expression: str, tz: str, time: int, *, reverse: bool = False) -> Ite
             yield int(tick.timestamp()) * 1000
     except error as wrong:
         raise BadOption(
-            f"{expression[:80]!r} is no cron expression ({wrong}): five fields, minute hour day month weekday, such as"
-            " '0 3 * * *', or six with seconds first"
+            f"{expression[:80]!r} is not a cron expression ({wrong}): five fields, minute hour day month weekday, "
+            "such as '0 3 * * *', or six with seconds first"
         ) from None
     except OverflowError:  # the end of the calendar
         return

@@ -90,7 +90,7 @@ def refuse_long(text: str, name: str, most: int = 100, *, error: type[PywheelErr
     Parsing it would take long, and a cache would keep it.
     """
     if len(text) > most:
-        raise error(f"{name} has {len(text)} characters, and may have {most}")
+        raise error(f"{name} has {len(text)} characters, at most {most} are allowed")
 
 
 @lru_cache  # a program has few durations, and each put repeats one

@@ -155,9 +155,7 @@ class Handler:
         if not callable(self.function):
             raise TypeError(f"a handler must be callable, not {type(self.function).__name__}")
         if _is(self.function, inspect.isgeneratorfunction) or _is(self.function, inspect.isasyncgenfunction):
-            raise TypeError(
-                f"a handler must not be a generator, which nobody runs: take yield out of {self.function!r:.80}"
-            )
+            raise TypeError(f"a handler must not be a generator: remove yield from {self.function!r:.80}")
         callable_with(self.function, 1, _OF_THE_JOB)
         if self.isolate:
             by_name(self.function)
@@ -193,7 +191,7 @@ def by_name(function: Any, what: str = "a function") -> tuple[str, str]:
         main = sys.modules["__main__"]
         spec = getattr(main, "__spec__", None)
         if getattr(main, "__file__", None) is None or (spec and spec.name.rpartition(".")[2] == "__main__"):
-            raise BadOption(f"{wanted}: {name:.200} stands in a __main__ that cannot be imported again")
+            raise BadOption(f"{wanted}: {name:.200} is defined in a __main__ that cannot be imported again")
     return module, name
 
 

@@ -67,7 +67,7 @@ def state_of(state: State | str) -> State:
     try:
         return State(state)
     except ValueError:
-        raise BadJob(f"{shown(state)} is no state: {', '.join(State)}") from None
+        raise BadJob(f"{shown(state)} is not a state: {', '.join(State)}") from None
 
 
 class Outcome(StrEnum):

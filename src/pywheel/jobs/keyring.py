@@ -49,7 +49,8 @@ class Keyring:
         Keyring(find=kms.fetch, current="2026-11")
 
     Args:
-        keys: 32 bytes by id, or pairs of both. An id is no secret: 1 to 63 letters, digits, dots, dashes, underscores.
+        keys: 32 bytes by id, or pairs of both. An id, 1 to 63 letters, digits, dots, dashes and
+            underscores, is not secret.
         find: called with an id that is not among `keys`; returns its 32 bytes, or None. For keys in a key service.
             A key that it has returned is kept; a missing one is asked for again after 30 s.
         current: the id of the key that encrypts; default: the first one.
@@ -79,20 +80,24 @@ class Keyring:
                 raise BadOption(f"there are two keys with the id {id!r}")
             self._keys[id] = _checked(id, key)
         if find is not None and not callable(find):
-            raise TypeError("find is a function that returns the key of an id")
+            raise TypeError("find must be a function that returns the key of an id")
         if current is None and not self._keys:
-            raise BadOption("a keyring needs a key: {id: 32 bytes}" if find is None else "current: which key encrypts?")
+            raise BadOption(
+                "a keyring needs a key: {id: 32 bytes}"
+                if find is None
+                else "give current=, the id of the key that encrypts"
+            )
         self.current = next(iter(self._keys)) if current is None else _checked_id(current)
         """The id of the key that encrypts."""
         if find is None and self.current not in self._keys:
-            raise BadOption(f"the keyring has no key {self.current!r}, which is to encrypt")
+            raise BadOption(f"the keyring has no key {self.current!r}, which it should encrypt with")
 
     @classmethod
     def from_env(cls, name: str = "PYWHEEL_KEYS", *, plain: bool = True) -> Self:
         """Return the keys of an environment variable, as `from_text` reads them. BadOption if it is not set."""
         text = os.environ.get(name)
         if text is None:
-            raise BadOption(f"the environment has no {name}, where the keys of encrypted bodies are")
+            raise BadOption(f"the environment variable {name} is not set: it has the keys of encrypted bodies")
         return cls.from_text(text, plain=plain, where=name)
 
     @classmethod
@@ -130,7 +135,7 @@ class Keyring:
         return f"<Keyring: {self.current!r} encrypts, {', '.join(map(repr, self._keys))} decrypt>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a keyring is not pickled: its keys would lie wherever that goes")
+        raise TypeError("a keyring cannot be pickled: that would write out its keys")
 
     def key(self, id: str) -> bytes:
         """Return a key. NoKey if it is missing."""
@@ -174,11 +179,11 @@ class Keyring:
         if not is_encrypted(body):
             if self.plain:
                 return body
-            raise BadBody("the body is not encrypted, and this keyring reads no others")
+            raise BadBody("the body is not encrypted, and this keyring reads only encrypted bodies")
         id = key_of(body)
         at = len(MAGIC) + 2 + (0 if id is None else body[len(MAGIC) + 1]) + _ENVELOPE
         if id is None or body[len(MAGIC)] != _VERSION or len(body) < at + _NONCE + _TAG:
-            raise BadBody("the body is encrypted in a way that is not known here, or was cut")
+            raise BadBody("the body is encrypted in an unknown format, or was cut off")
         cipher = self._aes(_own_key(self.key(id), body[at - _ENVELOPE : at]))
         start = at + _NONCE
         try:
@@ -223,7 +228,7 @@ def _pairs(keys: Any) -> list[tuple[Any, Any]]:
     try:
         pairs = [(id, key) for id, key in (keys.items() if isinstance(keys, Mapping) else keys)]
     except (TypeError, ValueError):
-        raise BadOption("keys are given as {id: 32 bytes}, or as pairs of both") from None
+        raise BadOption("keys must be a dict {id: 32 bytes}, or pairs of both") from None
     return pairs
 
 

@@ -94,7 +94,7 @@ def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | No
     if limit is not None:
         whole(most, "limit", _MOST, error=BadOption)
     if per is not None and (not isinstance(per, str) or not 0 < len(per) <= 100):
-        raise BadOption(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
+        raise BadOption(f"per= of a Limit must be the text after the name of a group, such as ':', not {per!r:.40}")
     every, burst = (0, 1) if rate is None else _cells(_rate(rate))
     return Limits(most, per, every, burst)
 
@@ -115,7 +115,7 @@ def _rate(rate: Any) -> Rate:
         refuse_long(rate, "a rate", error=BadOption)
     found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     if found is None:
-        raise BadOption(f"rate is text such as '100/m' or '5/s', or a Rate, not {rate!r:.40}")
+        raise BadOption(f"rate must be text such as '100/m' or '5/s', or a Rate, not {rate!r:.40}")
     period = found[2] if found[2][0].isdigit() else f"1{found[2]}"
     return Rate(int(found[1]), period, int(found[3]) if found[3] else None)
 

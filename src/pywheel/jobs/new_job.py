@@ -124,7 +124,7 @@ def edit(max_body: int, ref: Ref | Job, expect: Job | None = None, **options: Un
     """Return the command that edits a delayed job. BadJob for arguments that make no sense, or for none."""
     misspelt(options, EditOptions, "an edit")
     if not isinstance(expect, Job | None):
-        raise BadJob(f"expect is the Job as it was seen, not {expect!r:.40}")
+        raise BadJob(f"expect must be the Job as it was read, not {expect!r:.40}")
     given: Any = {name: value for name, value in options.items() if value is not None or name not in ("delay", "at")}
     if not given:
         raise BadJob("nothing is given that is to change, such as delay or at")
@@ -167,7 +167,7 @@ def misspelt(options: Mapping[str, Any], known: type | AbstractSet[str], what: s
     """Raise TypeError for an option that is not among `known`: names, or the fields of a TypedDict."""
     names = known.__annotations__.keys() if isinstance(known, type) else known
     for option in options.keys() - names:
-        raise TypeError(f"{option[:80]!r} is no option of {what}{did_you_mean(option, names)}")
+        raise TypeError(f"{option[:80]!r} is not an option of {what}{did_you_mean(option, names)}")
 
 
 def _dedupe(dedupe_for: Duration, key: str | None) -> int:
@@ -182,7 +182,7 @@ def _headers(headers: Mapping[str, str] | None, to: Any, traceparent: Any) -> di
     known: dict[Any, Any] = dict(headers or {})
     if traceparent is not None:
         if not isinstance(traceparent, str) or not _TRACEPARENT.fullmatch(traceparent):
-            raise BadJob(f"{traceparent!r:.80} is no W3C traceparent")
+            raise BadJob(f"{traceparent!r:.80} is not a W3C traceparent")
         known["traceparent"] = traceparent
     if to is not None:
         if known.get(TO, to) != to:

@@ -179,7 +179,7 @@ def _encodable(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadJob(f"a filter must be text that UTF-8 can hold, not {text!r:.40}") from None
+        raise BadJob(f"a filter must be text that UTF-8 can encode, not {text!r:.40}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class GetForecast(Query[list[int]]):
         for edge in self.edges:
             whole(edge, "an edge", MOST, -MOST)
         if any(later <= earlier for earlier, later in pairwise(self.edges)):
-            raise BadJob("the edges of a forecast ascend")
+            raise BadJob("the edges of a forecast must ascend")
 
     @property
     def cap(self) -> int:

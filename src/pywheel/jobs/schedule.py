@@ -266,11 +266,11 @@ class Schedule:
             past = tuple(Former(**former) for former in fields.get("past", ()))
             kept = cls(**{**known, "name": name, "body": b64decode(fields.get("body", "")), "past": past})
         except (ValueError, TypeError, AttributeError) as error:
-            raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: {error}") from error
+            raise BadBody(f"the stored schedule {name[:80]!r} cannot be read: {error}") from error
         periods: list[Any] = [kept.every, *(former.every for former in past)]
         for every in periods:
             if every is not None and not (isinstance(every, int) and every >= SHORTEST):
-                raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: every is {every!r:.40}")
+                raise BadBody(f"the stored schedule {name[:80]!r} cannot be read: every is {every!r:.40}")
         return kept
 
 
@@ -308,7 +308,9 @@ def written(tick: int) -> str:
 def schedule_name(value: Any) -> str:
     """Return a valid name of a schedule. BadOption for anything else."""
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME or not value.isprintable():
-        raise BadOption(f"the name of a schedule has 1 to {_LONGEST_NAME} printable characters, and is {value!r:.200}")
+        raise BadOption(
+            f"the name of a schedule must have 1 to {_LONGEST_NAME} printable characters, not {value!r:.200}"
+        )
     return value
 
 

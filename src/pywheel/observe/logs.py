@@ -78,7 +78,7 @@ def _of_span() -> dict[str, str]:
 def begin(form: str = "text", level: int = logging.INFO) -> None:
     """Log to the standard error in a form, unless the program has set up logging. BadOption: there is no such form."""
     if form not in FORMS:
-        raise BadOption(f"a log is written as {' or '.join(FORMS)}, not {form!r:.40}")
+        raise BadOption(f"a log format must be {' or '.join(FORMS)}, not {form!r:.40}")
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=level)

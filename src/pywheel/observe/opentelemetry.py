@@ -145,7 +145,7 @@ class OpenTelemetry(Tracer):
         try:
             yield
         except BaseException as raised:
-            error = None if isinstance(raised, NotNow) else raised  # NotNow is no failure
+            error = None if isinstance(raised, NotNow) else raised  # NotNow is not a failure
             raise
         finally:
             if token is not None:

@@ -72,7 +72,7 @@ class AddressPolicy:
         for entry in texts(allow, "allow"):
             self._allow(entry)
         if not isinstance(ports, Iterable | None):
-            raise BadOption(f"ports is a list of numbers, not {ports!r:.40}")
+            raise BadOption(f"ports must be a list of numbers, not {ports!r:.40}")
         self._ports = frozenset(whole(port, "a port", 65_535, error=BadOption) for port in ports or ())
 
     def _allow(self, entry: str) -> None:
@@ -80,7 +80,7 @@ class AddressPolicy:
             self._networks.append(ip_network(entry))
         except ValueError as error:
             if "/" in entry or ":" in entry or _plain(entry).replace(".", "").isdigit():
-                raise BadOption(f"allow: {entry[:60]!r} is no network: {error}") from None
+                raise BadOption(f"allow: {entry[:60]!r} is not a network: {error}") from None
             self._names.add(_plain(entry))
 
     def allows_name(self, host: str) -> bool:
@@ -106,18 +106,18 @@ class AddressPolicy:
         try:
             found = ip_address(address)
         except ValueError:
-            raise AddressRefused(f"{address[:80]!r} is no address") from None
+            raise AddressRefused(f"{address[:80]!r} is not an address") from None
         if isinstance(found, IPv6Address) and found.scope_id is not None:
             raise AddressRefused(f"{address[:80]} is an address of one link")
         if is_inner(found) and not any(found in network for network in self._networks):
-            raise AddressRefused(f"{found} is an inner address", f'allow = ["{found}"]')
+            raise AddressRefused(f"{found} is an internal address", f'allow = ["{found}"]')
 
 
 class Places:
     """The URLs that a job may name: `url` itself, and those below one of `prefixes`, on the same host and port.
 
     Raises:
-        BadOption: a prefix is no URL, or has a query.
+        BadOption: a prefix is not a URL, or has a query.
     """
 
     def __init__(self, url: str | None, prefixes: Iterable[str]) -> None:
@@ -126,7 +126,7 @@ class Places:
         self._below = [(_origin(parts), parts.path or "/") for parts in map(urlsplit, self.prefixes)]
 
     def __contains__(self, url: str) -> bool:
-        """Whether a job may name a URL. BadJob: it is no URL."""
+        """Whether a job may name a URL. BadJob: it is not a URL."""
         if url == self._url:
             return True
         parts = urlsplit(checked_url(url, error=BadJob))
@@ -141,10 +141,10 @@ class Places:
 
 
 def checked_url(value: Any, *, error: type[PywheelError] = BadOption) -> str:
-    """Return a URL as a job may name it. BadOption, or `error`: it is no URL."""
+    """Return a URL as a job may name it. BadOption, or `error`: it is not a URL."""
     url = checked_to(value, error=error)
     if "://" not in url:
-        raise error(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
+        raise error(f"{url[:60]!r} is not a URL: it must begin with https:// or http://")
     return url
 
 

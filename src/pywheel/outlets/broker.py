@@ -169,11 +169,11 @@ class BrokerOutlet(Outlet[L]):
         if named is not None:
             return self.allowed(named)
         if not self.place:
-            raise GiveUp(f"the job does not say in `to` to which {self.places} it goes, and the outlet has none")
+            raise GiveUp(f"the job names no {self.places} in `to`, and the outlet has none")
         return self.place
 
     def allowed(self, named: str) -> str:
         """Return the place that a job names: the outlet's own, or one of `allow`. GiveUp: it is neither."""
         if (self.place and named == self.place) or any(fnmatchcase(named, pattern) for pattern in self.allow):
             return named
-        raise GiveUp(f"this outlet lets no job choose the {self.places} {named[:80]!r}: allow names those it may")
+        raise GiveUp(f"jobs may not choose the {self.places} {named[:80]!r} here: `allow` lists those they may choose")

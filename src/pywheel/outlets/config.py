@@ -177,7 +177,7 @@ class _Table:
                 if word in secret or (isinstance(value, str) and _PASSWORD.search(value)):
                     what = "secret" if word in secret else "password"
                     where = f"name a variable in {word}_env, or a file in {word}_file"
-                    raise self.error(word, f"a {what} does not stand here: {where}")
+                    raise self.error(word, f"a {what} does not belong here: {where}")
             if word in found:
                 raise self.error(said, f"give one of {word}, {word}_env and {word}_file")
             found[word] = self._resolved(value) if isinstance(value, dict) else value

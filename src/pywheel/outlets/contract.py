@@ -150,10 +150,10 @@ def _failed(opening: asyncio.Task[Any]) -> bool:
 def texts(value: Any, name: str, *, least: int = 0) -> tuple[str, ...]:
     """Return non-empty texts. BadOption: they are something else, or fewer than `least`."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise BadOption(f"{name} is a list of texts, not {value!r:.60}")
+        raise BadOption(f"{name} must be a list of texts, not {value!r:.60}")
     found = tuple(value)
     if not all(isinstance(text, str) and text for text in found):
-        raise BadOption(f"{name} is a list of texts, none of them empty")
+        raise BadOption(f"{name} must be a list of texts, none of them empty")
     if len(found) < least:
-        raise BadOption(f"{name} is empty: leave it out, or name one at least")
+        raise BadOption(f"{name} is empty: leave it out, or name at least one")
     return found

@@ -107,7 +107,7 @@ class HttpClient:
         )
 
     def url(self, text: str) -> URL:
-        """Return a URL. AddressRefused: nothing may be delivered there. ValueError: the text is no URL."""
+        """Return a URL. AddressRefused: nothing may be delivered there. ValueError: the text is not a URL."""
         found = self._urls.get(text)
         if found is None:
             found = URL(checked_to(text))

@@ -27,7 +27,7 @@ __all__ = ["HEADERS", "KEY", "KEY_BASE64", "Kafka"]
 KEY: Final = "kafka-key"
 """The job's header with the record's key, in place of the job's key."""
 KEY_BASE64: Final = "kafka-key-base64"
-"""The same in base64, for a key that is no text."""
+"""The same in base64, for a key that is not text."""
 HEADERS: Final = "kafka-headers"
 """The job's header with the record's headers that are no text: a JSON object of base64 by name."""
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -74,9 +74,11 @@ class Kafka(BrokerOutlet["KafkaLink"]):
     ) -> None:
         super().__init__(topic, allow=allow, timeout=timeout, name=name)
         if not servers or type(servers) is not str:
-            raise BadOption(f"servers are written like 'host:9092,host:9092', not {servers!r:.60}")
+            raise BadOption(f"servers must look like 'host:9092,host:9092', not {servers!r:.60}")
         if not isinstance(options, str | Mapping):
-            raise BadOption("options are a table, or the text of a file with lines such as security.protocol=SASL_SSL")
+            raise BadOption(
+                "options must be a table, or the text of a file with lines such as security.protocol=SASL_SSL"
+            )
         self._kafka = needed("confluent_kafka", "kafka")
         self.away = (OSError, self._kafka.KafkaException)
         self._options = {
@@ -98,14 +100,14 @@ class Kafka(BrokerOutlet["KafkaLink"]):
     async def publish(self, link: KafkaLink, job: Job) -> str:
         topic = self.place_of(job)
         if not _TOPIC.fullmatch(topic):
-            raise GiveUp(f"{topic[:80]!r} is no name of a topic of Kafka")
+            raise GiveUp(f"{topic[:80]!r} is not a name of a topic of Kafka")
         headers: dict[str, str] = {MESSAGE_ID: message_id(job), **passed(job)}
         if CONTENT_TYPE in job.headers:
             headers[CONTENT_TYPE] = job.headers[CONTENT_TYPE]
         try:
             error = await link.send(topic, _key(job), job.body, {**headers, **_bytes(job)})
         except BufferError:
-            raise NotConfirmed("too many records wait for Kafka: queue.buffering.max.messages") from None
+            raise NotConfirmed("too many records are waiting for Kafka: queue.buffering.max.messages") from None
         except self._kafka.KafkaException as refused:
             error = refused.args[0]
         if error is None:
@@ -202,4 +204,4 @@ def _decoded(header: str, text: Any) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (ValueError, TypeError) as error:
-        raise GiveUp(f"{header} is no base64: {error}") from None
+        raise GiveUp(f"{header} is not base64: {error}") from None

@@ -89,7 +89,7 @@ class Nats(BrokerOutlet["NatsLink"]):
         """Publish a job; return the stream, and the message's number in it."""
         subject = self.place_of(job)
         if not _SUBJECT.fullmatch(subject):
-            raise GiveUp(f"{subject[:80]!r} is no subject to publish to")
+            raise GiveUp(f"{subject[:80]!r} is not a subject to publish to")
         headers = {"Nats-Msg-Id": message_id(job), **_headers(job)}
         stream = link.client.jetstream()
         try:

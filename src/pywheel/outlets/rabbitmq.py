@@ -138,7 +138,7 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
             where = f"exchange {self.exchange!r}, routing key {key!r}"
             raise NotConfirmed(f"no queue takes the message: {reason}, {where}") from None
         except (TypeError, ValueError, struct.error) as error:  # before anything was sent
-            raise GiveUp(f"RabbitMQ has no way to say it: {str(error) or type(error).__name__}") from error
+            raise GiveUp(f"RabbitMQ cannot represent it: {str(error) or type(error).__name__}") from error
         return "confirmed"
 
     # ---- from a job to a message ------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def _table(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise GiveUp(f"{HEADERS} is no JSON: {error}") from None
+        raise GiveUp(f"{HEADERS} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise GiveUp(f"{HEADERS} must be a JSON object, not {text[:40]!r}")
     return found

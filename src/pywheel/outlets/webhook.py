@@ -133,12 +133,12 @@ class Webhook(Outlet[Any]):
         self.longest = self._timeout = duration(timeout, "timeout", 1, error=BadOption) / 1000
         self._connect_timeout = duration(connect_timeout, "connect_timeout", 1, error=BadOption) / 1000
         if headers is not None and not isinstance(headers, Mapping):
-            raise BadOption("headers are a table: texts by name")
+            raise BadOption("headers must be a table of texts by name")
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
         secret = ", ".join(name for name in headers or () if name.lower() not in _HARMLESS)
         if secret and self._anywhere:  # otherwise anybody who may put a job could receive them
             mend = "give it a url, or name in allow_to where jobs may go"
-            raise BadOption(f"{secret} would go wherever a job leads the outlet: {mend}")
+            raise BadOption(f"{secret} would go to any URL that a job names: {mend}")
         self._passed = tuple(map(_header, texts(pass_headers, "pass_headers")))
         self._policy = AddressPolicy(allow, ports)
         for place in (*(() if url is None else (url,)), *self._places.prefixes):  # else each of its jobs would be dead
@@ -146,11 +146,11 @@ class Webhook(Outlet[Any]):
         usual = _PER_HOST if url is None else _MOST
         self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST, error=BadOption)
         if not isinstance(ca, str | None):
-            raise BadOption("ca is the text of certificates, as PEM")
+            raise BadOption("ca must be certificates as PEM text")
         if ca is not None and tls is None:
             tls = ssl.create_default_context(cadata=ca.encode("ascii", "ignore").decode())  # others: in comments
         if tls is not None and not isinstance(tls, ssl.SSLContext):
-            raise BadOption(f"tls is an ssl.SSLContext, not {tls!r:.60}")
+            raise BadOption(f"tls must be an ssl.SSLContext, not {tls!r:.60}")
         self._tls = tls
         self._proxy = None if proxy is None else _checked_proxy(proxy)
 
@@ -202,7 +202,7 @@ class Webhook(Outlet[Any]):
         named = job.headers.get(TO)
         if not named:
             if self._url is None:
-                raise GiveUp("the job does not say where it goes (to=), and the outlet has no url")
+                raise GiveUp("the job names no destination (to=), and the outlet has no url")
             return self._url
         if self._anywhere:
             return named
@@ -303,7 +303,7 @@ def decoded(secret: str) -> bytes:
         BadOption: it has another form, or not 24 to 64 bytes. The message does not show it.
     """
     if not isinstance(secret, str):
-        raise BadOption(f"a secret is a text such as whsec_..., not {type(secret).__name__}")
+        raise BadOption(f"a secret must be text such as whsec_..., not {type(secret).__name__}")
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -323,9 +323,9 @@ def signature(keys: Iterable[bytes], id: str, timestamp: int, body: bytes) -> st
 def _header(name: Any) -> str:
     """Return the name of a header that may be sent. BadOption: it may not."""
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise BadOption(f"{name!r:.60} is no name of a header")
+        raise BadOption(f"{name!r:.60} is not a name of a header")
     if name.lower() in _OURS:
-        raise BadOption(f"the header {name} is not yours to say")
+        raise BadOption(f"the outlet itself sets the header {name}")
     return name.lower()
 
 

@@ -38,7 +38,7 @@ _LOOP: Final = 5  # deaths in a row that are called a crash loop
 _LOOK: Final = 0.25
 _ASLEEP: Final = 2.0  # seconds between two turns after which the supervisor itself stood still
 _SLOW_START: Final = 60.0  # seconds that a program may take to import
-_MOST_TEXT: Final = 1 << 16  # bytes of a report's line; a longer line is no report
+_MOST_TEXT: Final = 1 << 16  # bytes of a report's line; a longer line is not a report
 STOP_NOW: Final = signal.SIGQUIT if hasattr(signal, "SIGQUIT") else signal.SIGTERM
 """The signal that ends the grace of a draining worker. A second SIGTERM does not: a service manager may send it to all
 processes, and the supervisor also sends it."""
@@ -86,7 +86,7 @@ class Supervisor:
         try:
             self._told = json.dumps(told, default=_plain).encode()
         except (TypeError, ValueError) as error:
-            raise BadOption(f"an option cannot be told to another process: {error}") from None
+            raise BadOption(f"an option cannot be passed to another process: {error}") from None
         self._command = [*interpreter(), "-m", "pywheel.processes.child", target]
         self._processes = whole(processes, "processes", 1_000, error=BadOption)
         self._stall = duration(stall, "stall", error=BadOption) / 1000

@@ -29,7 +29,7 @@ Mode = Literal["tokens", "open"]
 
 _FRESH: Final = 1.0  # seconds for which a grant is trusted; a removed token works for that long
 _MOST: Final = 10_000  # remembered tokens, and remembered addresses
-_LONGEST_HOST: Final = 300  # characters; a longer text is no host name and stays out of the cache
+_LONGEST_HOST: Final = 300  # characters; a longer text is not a host name and stays out of the cache
 _FIELD_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 _TAKEN: Final = frozenset(("authorization", "cookie", "forwarded", "host", "origin", "x-forwarded-for"))
 _LONGEST_NAME: Final = 200  # characters in a person's name
@@ -62,15 +62,15 @@ class ProxySignIn:
 
     def __post_init__(self) -> None:
         if not _FIELD_NAME.fullmatch(self.header) or self.header.lower() in _TAKEN:
-            raise BadOption(f"{self.header[:80]!r} is no header for a name: use one such as X-Forwarded-User")
+            raise BadOption(f"{self.header[:80]!r} is not a header for a name: use one such as X-Forwarded-User")
         if self.role not in ROLES:
-            raise BadOption(f"{self.role[:80]!r} is no role: {', '.join(ROLES)}")
+            raise BadOption(f"{self.role[:80]!r} is not a role: {', '.join(ROLES)}")
         try:
             networks = tuple(map(ipaddress.ip_network, self.trusted))
         except ValueError as error:
             raise BadOption(f"a proxy is trusted by its address or its network: {error}") from None
         if not networks or any(network.prefixlen == 0 for network in networks):
-            raise BadOption("say which proxies are trusted: with none, or with all, anybody could be anyone")
+            raise BadOption("name the trusted proxies: without them anybody could claim any identity")
         object.__setattr__(self, "_networks", networks)
 
     def grant(self, scope: Scope) -> Grant | None:
@@ -145,7 +145,7 @@ class Access:
             self.failures.count(address)
             raise Problem(
                 "token-unknown",
-                "this token is not known, was removed, or is over its time: ask for another one",
+                "this token is unknown, was removed or has expired: ask for another one",
                 headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
             )
         self._known[name] = grant, time.monotonic() + _FRESH

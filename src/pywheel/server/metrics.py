@@ -34,8 +34,8 @@ GAUGES: Final = {
 def exposition(queue: JobQueue, snapshot: Snapshot, labels: Labels, accept: str = "") -> tuple[str, bytes]:
     """Return content type and text of the metrics of a queue's store: OpenMetrics if `accept`, a header, asks for it.
 
-    They include the counts of each `PrometheusMetrics` among the queue's listeners. An unreachable store is no error
-    here: ``pywheel_store_up`` is 0, and the figures of its contents are missing. O(topics + workers).
+    They include the counts of each `PrometheusMetrics` among the queue's listeners. An unreachable store is not an
+    error here: ``pywheel_store_up`` is 0, and the figures of its contents are missing. O(topics + workers).
 
     Raises:
         ExtraMissing: prometheus-client is not installed.

@@ -127,7 +127,7 @@ def _refuse_malformed(path: bytes) -> None:
     try:
         unquote_to_bytes(path).decode()
     except UnicodeDecodeError:
-        raise Problem("bad-request", "the path is no UTF-8: encode it as UTF-8, then with %XX") from None
+        raise Problem("bad-request", "the path is not UTF-8: encode it as UTF-8, then with %XX") from None
 
 
 async def refused(request: Request, error: Exception) -> Response:

@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 KINDS: Final[Mapping[str, Kind]] = {
     "bad-request": Kind(400, "The request makes no sense"),
-    "bad-json": Kind(400, "The body is no JSON"),
+    "bad-json": Kind(400, "The body is not JSON"),
     "bad-body": Kind(422, "The body does not fit"),
     "bad-parameter": Kind(400, "A parameter does not fit"),
     "bad-host": Kind(421, "This server has another name"),

@@ -51,7 +51,7 @@ def app(
         ValueError: there is no such access, or `sign_in` is given for an open server.
     """
     if access not in ("tokens", "open"):
-        raise ValueError(f"access is 'tokens' or 'open', not {access!r:.40}")
+        raise ValueError(f"access must be 'tokens' or 'open', not {access!r:.40}")
     if access == "open" and sign_in is not None:
         raise ValueError("sign_in is for access='tokens': at an open server nobody has to sign in")
     tokens = None if access == "open" else Tokens(queue.sync.store)
@@ -99,7 +99,7 @@ async def _ready(request: Request) -> Response:
     """Answer whether the store works."""
     context: Context = request.app.state.context
     if context.stopping.is_set():
-        raise Problem("stopping", "this server drains: use another one", headers={"retry-after": "1"})
+        raise Problem("stopping", "this server is shutting down: use another one", headers={"retry-after": "1"})
     problem = await context.readiness()
     return PlainTextResponse("ok\n") if problem is None else answer_of(problem)
 

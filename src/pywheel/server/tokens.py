@@ -86,7 +86,7 @@ class Tokens:
         """
         now, end = self._store.clock.wall(), None if until is None else moment(until, "until", error=BadOption)
         if end is not None and end <= now:
-            raise BadOption(f"a token cannot end at {until}: that is over")
+            raise BadOption(f"a token cannot expire at {until}: that time has passed")
         ttl = None if end is None else end - now + _LISTED
         record = {"scopes": _scopes(scopes), "topics": _topics(topics), "until": end, "note": _note(note), "made": now}
         while True:
@@ -154,7 +154,7 @@ def _scopes(scopes: Iterable[str]) -> list[str]:
     for scope in given:
         if scope not in SCOPES:
             hint = did_you_mean(scope, SCOPES)
-            raise BadOption(f"{scope[:80]!r} is no scope{hint}: give some of {', '.join(SCOPES)}")
+            raise BadOption(f"{scope[:80]!r} is not a scope{hint}: give some of {', '.join(SCOPES)}")
     return [scope for scope in SCOPES if scope in given]
 
 
@@ -169,7 +169,7 @@ def _some(values: Iterable[str], what: str) -> list[str]:
         if not isinstance(value, str):
             raise BadOption(f"{what} are texts, not {value!r:.40}")
     if not given:
-        raise BadOption(f"a token without {what} is good for nothing")
+        raise BadOption(f"a token needs {what}")
     return given
 
 

@@ -32,7 +32,7 @@ _ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 def job_id(text: str) -> int:
-    """Return the id in an address. Problem: the text is no id."""
+    """Return the id in an address. Problem: the text is not an id."""
     if not _ID.fullmatch(text) or abs(int(text)) > MOST:
         raise Problem("no-such-job", f"there is no job {text[:40]!r}: an id is what the put answered")
     return int(text)
@@ -52,7 +52,7 @@ def page(
     """Return what `Store.page` returns, for visible topics alone. Several topics come one after the other.
 
     O(topics), plus what it looks at: at most a hundred topics, and the bodies of two pages of the store. BadJob:
-    `after` is no cursor of such a list.
+    `after` is not a cursor of such a list.
     """
     if filter.topic is not None and sees is not None and not sees(filter.topic):
         return Page([], None)
@@ -94,7 +94,7 @@ def _place(cursor: str) -> tuple[str, str]:
                 return name, inner
     except (ValueError, RecursionError):
         pass
-    raise BadJob("this is no cursor of this list: use the one that came with the part before")
+    raise BadJob("this is not a cursor of this list: use the one that came with the part before")
 
 
 # ---- workers --------------------------------------------------------------------------------------------------------

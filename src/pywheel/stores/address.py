@@ -60,9 +60,9 @@ class Address:
         self.url = url
         scheme, mark, rest = url.partition("://")
         if not mark or not _SCHEME.fullmatch(scheme):
-            raise BadAddress(f"{hidden(url)!r} is no address of a server: write scheme://user@host:port/name")
+            raise BadAddress(f"{hidden(url)!r} is not an address of a server: write scheme://user@host:port/name")
         if "#" in rest:
-            raise BadAddress(f"{hidden(url)!r}: in an address a # is written %23")
+            raise BadAddress(f"{hidden(url)!r}: in an address write # as %23")
         self.scheme = scheme.lower()
         rest, _, query = rest.partition("?")
         authority, slash, path = rest.partition("/")
@@ -153,8 +153,8 @@ def _host(text: str, url: str) -> Host:
     port = found["port"] if found else None
     if not found or (port and not 0 < int(port) < 65_536):
         raise BadAddress(
-            f"{hidden(url)!r}: a host is written host:port or [IPv6]:port; in names and passwords "
-            "@ is written %40, : %3A and / %2F"
+            f"{hidden(url)!r}: write a host as host:port or [IPv6]:port; in names and passwords write "
+            "@ as %40, : as %3A and / as %2F"
         )
     name = found["name"]
     return Host(unquote(name[1:-1] if name.startswith("[") else name), int(port) if port else None)
@@ -166,7 +166,7 @@ def _options(query: str, url: str) -> dict[str, str]:
         name, _, value = part.partition("=")
         name = unquote(name)
         if name in options:
-            raise BadAddress(f"{hidden(url)!r}: the option {name!r:.60} is there twice")
+            raise BadAddress(f"{hidden(url)!r}: the option {name!r:.60} is given twice")
         options[name] = unquote(value)
     return options
 

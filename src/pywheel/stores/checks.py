@@ -51,7 +51,7 @@ _SEALED: Final = 1_024  # bytes by which an encrypted result may be longer
 def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
     """Apply the valid commands; return the outcomes, with a BadJob for each of the others.
 
-    TypeError if one is no command: then nothing was applied.
+    TypeError if one is not a command: then nothing was applied.
     """
     try:
         for command in commands:
@@ -62,7 +62,7 @@ def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Comman
 
 
 def checked(command: c.Command[Any]) -> c.Command[Any]:
-    """Return a command. BadJob if no store takes one of its values; TypeError if it is no command."""
+    """Return a command. BadJob if no store takes one of its values; TypeError if it is not a command."""
     if type(command) not in _CHECKS:
         raise TypeError(f"a store applies commands, not {type(command).__name__}")
     _CHECKS[type(command)](command)
@@ -98,7 +98,7 @@ def clamped(number: int) -> int:
 
 
 def note_name(name: Any) -> bytes:
-    """Return the name of a note as it is kept and ordered. BadJob if it is no valid name."""
+    """Return the name of a note as it is kept and ordered. BadJob if it is not a valid name."""
     encoded = a_prefix(name, "the name of a note")
     if not 0 < len(name) <= _NOTE_NAME:
         raise BadJob(f"the name of a note must have 1 to {_NOTE_NAME} characters, not {len(name)}")
@@ -106,7 +106,7 @@ def note_name(name: Any) -> bytes:
 
 
 def a_prefix(prefix: Any, what: str = "what names of notes begin with") -> bytes:
-    """Return the bytes with which names of notes are compared. BadJob if the prefix is no text."""
+    """Return the bytes with which names of notes are compared. BadJob if the prefix is not text."""
     text(prefix, what)
     encoded: bytes = prefix.encode()
     return encoded
@@ -184,7 +184,7 @@ def _ref(ref: Any, _: str = "") -> None:
     if type(ref) is int:
         return
     if type(ref) is not tuple or len(ref) != 2:
-        raise BadJob(f"a job is named by its id or by (topic, key), not by {ref!r:.40}")
+        raise BadJob(f"name a job by its id or by (topic, key), not by {ref!r:.40}")
     text(ref[0], "topic")
     text(ref[1], "key")
 
@@ -344,7 +344,7 @@ def _claim(command: c.Claim) -> None:
 
 def _receipt(id: Any, claims: Any) -> None:
     if type(id) is not int or type(claims) is not int:
-        raise BadJob(f"a receipt is two whole numbers, not {id!r:.40} and {claims!r:.40}")
+        raise BadJob(f"a receipt must be two whole numbers, not {id!r:.40} and {claims!r:.40}")
 
 
 def _released(command: c.Release) -> None:

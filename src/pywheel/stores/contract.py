@@ -74,7 +74,7 @@ def word_of_death(id: int, claims: int) -> str:
 class Locked(Exception):
     """Another transaction holds a lock that a command needs, such as that of a key; nothing was stored.
 
-    Locked is no StoreError: of the callers that share a transaction, only those that need the lock have to wait.
+    Locked is not a StoreError: of the callers that share a transaction, only those that need the lock have to wait.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -151,7 +151,7 @@ class Store(ABC):
         """Return the answer to a query of `jobs.queries`; the query's class describes it. Nothing changes.
 
         The answer includes all that was committed before the call. It is a snapshot of one moment, except for lists and
-        counts that take several trips. TypeError: the argument is no query, or none that this store knows.
+        counts that take several trips. TypeError: the argument is not a query, or none that this store knows.
         """
 
     def opened(self, job: Job) -> Job:

@@ -110,7 +110,7 @@ def _opener_of_others(url: str, scheme: str) -> Any:
     close = get_close_matches(scheme.partition("+")[0], ["sqlite", "memory", *_SERVERS, *installed], 1)
     right = _RIGHT + (f"; installed are {', '.join(installed)}" if installed else "")
     meant = f"did you mean {close[0]}:?" if close else right
-    raise BadAddress(f"{hidden(url)!r} is no address of a store: {meant}")
+    raise BadAddress(f"{hidden(url)!r} is not an address of a store: {meant}")
 
 
 def working_directory() -> str:
@@ -135,7 +135,7 @@ def _refuse_options(url: str, rest: str) -> None:
     """Refuse options after a ? or #: these stores have none, and a name with them in it would be cut off."""
     before, mark, after = rest.partition("?")
     if "#" in before:
-        raise BadAddress(f"{hidden(url)!r}: in an address a # is written %23")
+        raise BadAddress(f"{hidden(url)!r}: in an address write # as %23")
     if mark:
         names = ", ".join(repr(option.partition("=")[0]) for option in after.split("&"))
         raise BadAddress(f"{hidden(url)!r}: there is no option {names}; if the ? is part of a file's name, write %3F")
@@ -147,12 +147,12 @@ def _path(url: str, rest: str) -> str:
     try:
         path = os.fsdecode(unquote_to_bytes(os.fsencode(rest[3:])))
     except UnicodeError:
-        raise BadAddress(f"{url!r} is no address of a store: no file can have this name") from None
+        raise BadAddress(f"{url!r} is not an address of a store: no file can have this name") from None
     if slashes < 3 and rest.strip("/"):
         right = quote(rest.lstrip("/"), safe="/%") if slashes != 1 else quote(rest, safe="/%")
-        raise BadAddress(f"{url!r} is no address of a store: did you mean 'sqlite:///{right}'?")
+        raise BadAddress(f"{url!r} is not an address of a store: did you mean 'sqlite:///{right}'?")
     if path == ":memory:":
-        raise BadAddress(f"{url!r} is no address of a store: did you mean memory:?")
+        raise BadAddress(f"{url!r} is not an address of a store: did you mean memory:?")
     if not path or "\0" in path:
-        raise BadAddress(f"{url!r} is no address of a store: {_RIGHT}")
+        raise BadAddress(f"{url!r} is not an address of a store: {_RIGHT}")
     return path

@@ -92,7 +92,7 @@ def asked(query: GetPage) -> Asked:
 def _position(text: Any, order: str) -> Position:
     found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
     if found is None or found[1] != order or (found[2] is None) is (order in "dl"):
-        raise BadJob(f"{text!r:.60} is no cursor of this list: give `next` of a page with the same filter and order")
+        raise BadJob(f"{text!r:.60} is not a cursor of this list: give `next` of a page with the same filter and order")
     return Position(clamped(int(found[2] or 0)), clamped(int(found[3])))
 
 

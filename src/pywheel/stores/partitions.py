@@ -265,7 +265,7 @@ class SeveralStore(Store):
     def ask(self, query: q.Query[R]) -> R:
         """Return the answer to a query; see the contract."""
         if type(query) not in _ANSWERS:
-            raise TypeError(f"a store answers queries, not {type(query).__name__}")
+            raise TypeError(f"a store takes queries here, not {type(query).__name__}")
         return _ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
 
     def died(self, topics: Collection[str]) -> list[int]:
@@ -381,7 +381,7 @@ def _outcome(answer: list[Any] | StoreError, place: int) -> Any:
 
 
 def _parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
-    """Return each store's part of a command that is no put; None if that takes several steps."""
+    """Return each store's part of a command that is not a put; None if that takes several steps."""
     if isinstance(command, c.Claim) and (command.limit > 0 or command.policy.limits is not None):
         return None
     split = _SPLIT.get(type(command))

@@ -237,7 +237,7 @@ class ScheduleNotes:
             if outcome_of(self._store, SetNote(_LOCK, token, ttl=_HELD, absent=True)) in (None, token):
                 break
             if held_since > give_up:
-                raise StoreBusy(f"others have held {_LOCK} for {_PATIENCE:.0f} s: try again")
+                raise StoreBusy(f"another process has held {_LOCK} for {_PATIENCE:.0f} s: try again")
             time.sleep(pause)
 
         def renew() -> None:

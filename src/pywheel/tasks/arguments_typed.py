@@ -75,7 +75,7 @@ def writer() -> Callable[[Any], bytes]:
         """Write a value that msgspec does not know."""
         write = getattr(value, "model_dump_json", None)
         if write is None:
-            raise TypeError(f"{type(value).__qualname__} is no type that JSON can be made of")
+            raise TypeError(f"{type(value).__qualname__} is not a type that JSON can be made of")
         return msgspec.Raw(write(by_alias=True, round_trip=True).encode())
 
     return msgspec.json.Encoder(enc_hook=plain).encode
@@ -100,7 +100,7 @@ def _made(wanted: Any, value: Any) -> Any:
 
     read = getattr(wanted, "model_validate_json", None)
     if read is None:
-        raise TypeError(f"{getattr(wanted, '__qualname__', wanted)} is no type that can be made of JSON")
+        raise TypeError(f"{getattr(wanted, '__qualname__', wanted)} is not a type that can be made of JSON")
     return read(msgspec.json.encode(value))
 
 

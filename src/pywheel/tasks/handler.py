@@ -99,7 +99,7 @@ def task_handler(function: Callable[..., Any], signature: Signature, *, encodes:
         TypeError: the function is a generator function, whose body nothing would run.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"a task must not be a generator, which nobody runs: take yield out of {function!r:.80}")
+        raise TypeError(f"a task must not be a generator: remove yield from {function!r:.80}")
     kind = AsyncTaskHandler if is_async(function) else TaskHandler
     return kind(function, signature, encodes=encodes)
 

@@ -29,7 +29,7 @@ class TaskKey:
     def __init__(self, function: Callable[..., str], signature: Signature) -> None:
         if not callable(function):
             raise TypeError(
-                f"key is a str, or a function of the task's arguments that returns one, not {function!r:.40}"
+                f"key must be a str, or a function of the task's arguments that returns one, not {function!r:.40}"
             )
         self._function = function
         self._signature = signature
@@ -45,7 +45,7 @@ class TaskKey:
                 self._names.append(name)
             elif parameter.default is Parameter.empty:
                 raise BadOption(
-                    f"the key of {signature.task} is made of {str(parameter)!r:.80}, which is no argument of it"
+                    f"the key of {signature.task} is made of {str(parameter)!r:.80}, which is not an argument of it"
                 )
 
     def of_put(self, arguments: Mapping[str, Any]) -> str:
@@ -63,7 +63,7 @@ class TaskKey:
         given = arguments.named(args, dict(kwargs)) if args else kwargs
         for name in given:
             if name not in arguments.fields:
-                raise self._refusal(f"{name!r} is no argument of the task")
+                raise self._refusal(f"{name!r} is not an argument of the task")
         partly = self._arguments()
         made_of = {name: given[name] for name in self._names if name in given}
         return self.of_put(partly.decoded(partly.encoded(made_of)))

@@ -37,16 +37,14 @@ class Signature:
         try:
             self.parameters = parameters(function)
         except ValueError as error:
-            raise BadOption(f"{task} cannot be a task, as nobody knows its arguments: {error}") from error
+            raise BadOption(f"{task} cannot be a task: its arguments are unknown: {error}") from error
         self.providers = providers
         self._function = function
         self._asked: Asked
         self._of = -1  # the number of providers when `_asked` was made
         for parameter in self.parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise BadOption(
-                    f"a task has a name for each of its arguments, and {str(parameter)!r} of {task} is none"
-                )
+                raise BadOption(f"every argument of a task needs a name: {str(parameter)!r} of {task} has none")
         if _is_method(function, self.parameters):
             raise BadOption(
                 f"{task} is a method, and its jobs would have no self: make it a @staticmethod, above the task"

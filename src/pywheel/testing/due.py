@@ -47,7 +47,7 @@ def run_due(queue: JobQueue | AsyncJobQueue, limit: int | None = None) -> int:
 
     Raises:
         RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
-        TypeError: this is no queue.
+        TypeError: this is not a queue.
         BadOption: this is no limit.
         BadBody: a job's body cannot be read with the keys of this queue.
         StoreError: the store failed.

@@ -43,7 +43,7 @@ class QueueTester:
             handlers run. With a library that freezes the program's time: ``moved=frozen.move_to``.
 
     Raises:
-        TypeError: this is no queue, or no ManualClock.
+        TypeError: this is not a queue, or no ManualClock.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class QueueTester:
 
         Raises:
             RuntimeError: a coroutine called this; use ``await aadvance(...)`` there.
-            BadOption: this is no delay.
+            BadOption: this is not a delay.
             Exception: a handler's error, with `raises`. The clock then stands at that time: call this again for the
                 rest.
         """

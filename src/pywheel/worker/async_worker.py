@@ -33,7 +33,7 @@ class AsyncWorker:
     A thread opens the store when the worker begins to work. One worker works once.
 
     Raises:
-        TypeError: this is no program. All other errors are raised when the worker begins.
+        TypeError: this is not a program. All other errors are raised when the worker begins.
     """
 
     def __init__(self, program: Program, **options: Unpack[WorkerOptions]) -> None:

@@ -138,7 +138,7 @@ def test_a_topic_is_limited_and_left_to_its_code_on_its_page(queue, client, type
         ({"limit": "five"}, "not &#39;five&#39;"),
         ({"limit": "9" * 5_000}, "limit must be a whole number from 1"),
         ({"per": ":"}, "limit must be a whole number from 1"),
-        ({"rate": "soon"}, "rate is text such as"),
+        ({"rate": "soon"}, "rate must be text such as"),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_said_and_not_set(queue, client, typed, why):

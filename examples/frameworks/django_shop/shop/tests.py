@@ -82,7 +82,7 @@ class AdminTest(ShopTest):
         first = self.page(topic="mail")
         assert "?topic=mail&amp;after=i100" in first
         assert "Next page" not in self.page(topic="mail", after="i100")
-        assert "is no cursor" in self.page(after="nonsense")
+        assert "is not a cursor" in self.page(after="nonsense")
 
     def test_a_job_shows_its_body_and_what_was_tried(self):
         queue.handler("broken")(lambda job: 1 / 0)

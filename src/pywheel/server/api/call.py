@@ -204,7 +204,7 @@ def _parameters(query: bytes, wanted: Any) -> Any:
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:
-        raise Problem("bad-parameter", "the query is no UTF-8, or has too many parameters") from None
+        raise Problem("bad-parameter", "the query is not UTF-8, or has too many parameters") from None
     given, names = dict(pairs), wanted.__struct_fields__
     if len(given) < len(pairs):
         raise Problem("bad-parameter", "a parameter is given twice: give each once")
@@ -234,7 +234,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:
     except RecursionError:
         raise Problem("too-deep", "the body is nested too deep: put it as text, or as body_base64") from None
     except UnicodeDecodeError:
-        raise Problem("bad-json", "the body is no UTF-8: send JSON in UTF-8, and other bytes as body_base64") from None
+        raise Problem("bad-json", "the body is not UTF-8: send JSON in UTF-8, and other bytes as body_base64") from None
     except msgspec.DecodeError as error:
         raise Problem("bad-json", f"{error}: send JSON") from None
 

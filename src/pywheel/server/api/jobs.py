@@ -242,7 +242,7 @@ def _expected(call: Call) -> tuple[int, int] | None:
     found = _TAG.fullmatch(given)
     due, claims = (int(found[1], 16), int(found[2], 16)) if found is not None else (FURTHEST, FURTHEST)
     if max(due, claims) >= FURTHEST:
-        raise Problem("changed", "this If-Match is no ETag of a job: give the one that came with it, just one")
+        raise Problem("changed", "this If-Match is not an ETag of a job: give the one that came with it, just one")
     return due, claims
 
 

@@ -41,8 +41,9 @@ _DESCRIPTION: Final = """\
 Durable delayed jobs: put them, take them when they are due, settle them.
 
 Each request needs `Authorization: Bearer <token>`, unless the server is open; what the token must allow stands at each
-operation. Every answer that is no success is a problem document (RFC 9457): its `type` is stable, its `detail` says how
-to mend it. Ids are text. Times are RFC 3339. Delays are seconds, or text such as "30m". Answers may get new members.
+operation. Every answer that is not a success is a problem document (RFC 9457): its `type` is stable, its `detail` says
+how to mend it. Ids are text. Times are RFC 3339. Delays are seconds, or text such as "30m". Answers may get new
+members.
 """
 
 

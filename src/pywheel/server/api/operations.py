@@ -187,9 +187,9 @@ register_url_convertor("any", _Any())
 
 
 def routes(context: Context) -> list[Route]:
-    """Return the routes of the API. Routes without a variable part come first: `by-key` is no id.
+    """Return the routes of the API. Routes without a variable part come first: `by-key` is not an id.
 
-    Routes that end in a name, which may have slashes, come last: ``x/pause`` pauses ``x`` and is no schedule here.
+    Routes that end in a name, which may have slashes, come last: ``x/pause`` pauses ``x`` and is not a schedule here.
     """
     paths: dict[str, list[Operation]] = {}
     for operation in sorted(

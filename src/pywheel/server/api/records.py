@@ -108,7 +108,7 @@ def body_of(body: Raw, coded: str | None, depth: int, pointer: str) -> bytes:
         try:
             return base64.b64decode(coded, validate=True)
         except (binascii.Error, ValueError):
-            raise bad_field(f"{pointer}/body_base64", "this is no base64: use A-Z a-z 0-9 + / and =") from None
+            raise bad_field(f"{pointer}/body_base64", "this is not base64: use A-Z a-z 0-9 + / and =") from None
     if not content:
         return b"null"
     try:
@@ -116,9 +116,9 @@ def body_of(body: Raw, coded: str | None, depth: int, pointer: str) -> bytes:
     except RecursionError:
         raise _too_deep(depth) from None
     except UnicodeDecodeError:
-        raise bad_field(f"{pointer}/body", "this is no UTF-8: send other bytes as body_base64") from None
+        raise bad_field(f"{pointer}/body", "this is not UTF-8: send other bytes as body_base64") from None
     except msgspec.DecodeError as error:
-        raise bad_field(f"{pointer}/body", f"this is no JSON: {error}") from None
+        raise bad_field(f"{pointer}/body", f"this is not JSON: {error}") from None
     if content.count(b"[") + content.count(b"{") > depth and _depth(value, depth) > depth:
         raise _too_deep(depth)
     return content
@@ -174,7 +174,7 @@ def cursor(place: str) -> str:
 
 
 def after_cursor(cursor: str | None) -> str:
-    """Return the place of a cursor; "" is the beginning. Problem: the text is no cursor."""
+    """Return the place of a cursor; "" is the beginning. Problem: the text is not a cursor."""
     try:
         place = base64.urlsafe_b64decode(cursor or "").decode()
     except ValueError:
@@ -211,7 +211,7 @@ def receipt_of(key: bytes, text: str) -> tuple[int, int]:
             return int(id), int(claims)
     except ValueError:
         pass
-    raise Problem("not-found", "this is no receipt: use the one that came with the job")
+    raise Problem("not-found", "this is not a receipt: use the one that came with the job")
 
 
 def _mac(key: bytes, claim: bytes) -> bytes:

@@ -126,7 +126,7 @@ class Ask:
         """Raise a Problem if a form does not come from this page.
 
         Browsers name the origin in Sec-Fetch-Site if the page came by TLS or from loopback, else in Origin. A client
-        that sends neither is no current browser, and can use the API.
+        that sends neither is not a current browser, and can use the API.
         """
         headers = self.request.headers
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -216,7 +216,7 @@ async def grant_of(ask: Ask, secret: str) -> Grant:
     """Return the grant of a token. Problem: it is invalid or unknown; failures are limited as those of the API are."""
     access = ask.context.access
     if not access.open and not _TOKEN.fullmatch(secret):
-        raise Problem("token-unknown", "this is no token: a token looks like pw_…")
+        raise Problem("token-unknown", "this is not a token: a token looks like pw_…")
     return await access.identify(ask.request.scope, ask.context.read, secret.encode("latin-1", "replace"))
 
 

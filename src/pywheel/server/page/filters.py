@@ -57,7 +57,7 @@ async def fields(request: Request, most: int = _MOST) -> Fields:
     try:
         pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_NUMBER)
     except ValueError:  # no UTF-8, or too many
-        raise Problem("bad-request", "this is no form of this page") from None
+        raise Problem("bad-request", "this form did not come from this page") from None
     return Fields([(field, value.replace("\r\n", "\n")) for field, value in pairs])
 
 
@@ -124,7 +124,7 @@ def number_of(text: str) -> Any:
 
 
 def priority_of(text: str) -> int:
-    """Return a priority. BadJob: the text is no priority."""
+    """Return a priority. BadJob: the text is not a priority."""
     return whole(number_of(text or "0"), "priority", PRIORITIES, -PRIORITIES)
 
 

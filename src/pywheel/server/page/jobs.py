@@ -141,7 +141,7 @@ async def progress(ask: Ask) -> Response:
     """Show the progress of a bulk action."""
     bulk = await ask.context.read(progress_of, ask.store, ask.request.path_params["id"])
     if bulk is None:
-        raise Problem("not-found", "no such action was begun of late; what it did is done")
+        raise Problem("not-found", "no such action is known any more; what it did stays done")
     return ask.page("bulk.html", bulk=bulk)
 
 
@@ -200,7 +200,9 @@ def _ids(given: Fields) -> list[int]:
     except ValueError:
         raise Problem("bad-request", "an id is a number") from None
     if len(ids) > _SELECTED:
-        raise Problem("bad-request", f"at most {_SELECTED} jobs can be selected: take all that a search finds")
+        raise Problem(
+            "bad-request", f"at most {_SELECTED} jobs can be selected: use the action for all that a search finds"
+        )
     return ids
 
 

@@ -92,7 +92,7 @@ class Wish(NamedTuple):
         """Return the command that edits a job as the form says. BadJob: the form was not shown here."""
         shown = _SHOWN.fullmatch(self.edit)
         if shown is None:
-            raise BadJob("this is no form of this page")
+            raise BadJob("this form did not come from this page")
         return Edit(
             source.id,
             record.due if self.at else None,

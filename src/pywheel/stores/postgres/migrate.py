@@ -48,8 +48,8 @@ class Migration(migrate.Migration):
                 yield
         except errors.InsufficientPrivilege as error:
             raise StoreReadOnly(
-                f"{shown}: {error.diag.message_primary}: its tables are older than version {self.made.version}: have "
-                "somebody who may run what `pywheel migrate --sql` prints"
+                f"{shown}: {error.diag.message_primary}: its tables are older than version {self.made.version}: ask "
+                "an administrator to run what `pywheel migrate --sql` prints"
             ) from error
 
     def run(self, version: int) -> bool:

@@ -52,7 +52,7 @@ class PostgresSession(OwnSession):
         if status == "restarted":
             if put is not None:  # no other job has its id
                 return bool(self._store._present((put,)))
-            raise OutcomeUnknown("the server broke down in a commit, and whether it happened is not known")
+            raise OutcomeUnknown("the server crashed during a commit, and its outcome is unknown")
         return None if status == "in progress" else bool(status == "committed")
 
     def _mark(self) -> Statement:

@@ -93,7 +93,7 @@ _BY_TEXT: Final[dict[str, _Kind]] = {
         "has a certificate that is not trusted ({text}): give ssl_ca_certs=FILE, or its name",
     ),
     "DB index": (NotAStore, "has no database of this number ({text})"),
-    "cluster support disabled": (NotAStore, "is no cluster: write redis:// or rediss://"),
+    "cluster support disabled": (NotAStore, "is not a cluster: write redis:// or rediss://"),
     "MISCONF": (StoreFull, "cannot write to its disk, and takes no more ({text})"),
     "NOREPLICAS": (StoreReadOnly, "has too few replicas to take writes: see min-replicas-to-write"),
     "BUSY": (StoreBusy, "is busy with somebody's script: try again, or end that by SCRIPT KILL or FUNCTION KILL"),

@@ -90,7 +90,7 @@ def _hosts(address: Address, given: dict[str, Any]) -> tuple[Host, ...]:
         return hosts
     if address.scheme == "redis+unix":
         if address.hosts or not address.path.strip("/"):
-            raise BadAddress(f"{address.shown} leads nowhere: write redis+unix:///path/to/redis.sock?db=0")
+            raise BadAddress(f"{address.shown} names no socket: write redis+unix:///path/to/redis.sock?db=0")
         given["path"] = address.path
     else:
         if len(hosts) > 1:
@@ -99,5 +99,5 @@ def _hosts(address: Address, given: dict[str, Any]) -> tuple[Host, ...]:
         try:
             given |= {"db": _database(address.database)} if address.database else {}
         except ValueError as error:
-            raise BadAddress(f"{address.shown}: what stands after the / is {error}, such as 0") from None
+            raise BadAddress(f"{address.shown}: the part after the / must be {error}, such as 0") from None
     return ()

@@ -244,7 +244,7 @@ class RedisStore(Inner):
     def ask(self, query: Query[R]) -> R:
         """Return the answer to a query; see the contract."""
         if type(query) not in ANSWERS:
-            raise TypeError(f"a store answers queries, not {type(query).__name__}")
+            raise TypeError(f"a store takes queries here, not {type(query).__name__}")
         self._open()
         return ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
 

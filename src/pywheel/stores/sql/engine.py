@@ -121,7 +121,7 @@ class SqlStore(Store):
             lookup = Lookup(self._known, self._known_workers, self.dialect.tallies())
             answer = self._read_steps(_ANSWERS[type(query)], lookup, query)
         else:
-            raise TypeError(f"a store answers queries, not {type(query).__name__}")
+            raise TypeError(f"a store takes queries here, not {type(query).__name__}")
         return answer  # type: ignore[no-any-return]  # what the class of the query says
 
     def _present(self, ids: Sequence[int]) -> dict[int, int]:

@@ -84,7 +84,7 @@ def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
         if application != APPLICATION or found.version != len(MIGRATIONS):
             [tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             if application != APPLICATION and (tables or found.version or application):
-                raise NotAStore(f"{path} is a database of another program: give a file of its own to the jobs")
+                raise NotAStore(f"{path} is a database of another program: give the jobs a file of their own")
             found.refuse(len(MIGRATIONS), path)
         if found.version == 0:
             if not create:
@@ -119,9 +119,9 @@ def adopt(path: str | Path) -> None:
             [version] = connection.execute("PRAGMA user_version").fetchone()
             if names and application != APPLICATION:
                 if application or version:
-                    raise NotAStore(f"{path} is marked by another program: give a file of its own to the jobs")
+                    raise NotAStore(f"{path} belongs to another program: give the jobs a file of their own")
                 if taken := sorted(names & _ours()):
-                    raise NotAStore(f"{path} has a table {taken[0]!r} of its own: give a file of its own to the jobs")
+                    raise NotAStore(f"{path} already has a table {taken[0]!r}: give the jobs a file of their own")
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute("COMMIT")
     finally:

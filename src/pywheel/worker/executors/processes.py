@@ -101,7 +101,7 @@ class Isolated:
     """The children of a handler. Any thread may call it to run a job, in an idle child or a new one.
 
     Raises:
-        BadOption: another process would not find the function under its name, or this is no POSIX system.
+        BadOption: another process would not find the function under its name, or this is not POSIX system.
     """
 
     def __init__(self, handler: Handler, program: object = None) -> None:
@@ -132,7 +132,7 @@ class Isolated:
         answer, tries = None, 0
         while answer is None:  # a child may have ended while it was idle
             if tries == _TRIES:
-                raise HandlerDied("the handler's process ended before it had the job, again and again")
+                raise HandlerDied("the handler's process kept ending before it received the job")
             child, tries = self._child(), tries + 1
             try:
                 answer = child.handle(job, seconds, carried, begin_by())

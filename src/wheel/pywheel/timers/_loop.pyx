@@ -802,7 +802,7 @@ add_method(WheelScheduling, 2, "call_at", <void *>call_at, (
     b"Have a callback called when `time` has reached `when`, in seconds; at the next turn if it has.\n\n"
     b"It runs in `context`, or in a copy of the present one. An infinite `when` is never reached.\n\n"
     b"Returns:\n    A TimerHandle.\n\n"
-    b"Raises:\n    TypeError: when is no number.\n    ValueError: it is NaN.\n"
+    b"Raises:\n    TypeError: when is not a number.\n    ValueError: it is NaN.\n"
     b"    OverflowError: it is too large for a float.\n    RuntimeError: the loop is closed.\n\n"
     b"O(1)."))
 
