@@ -394,7 +394,7 @@ def test_a_key_of_what_no_put_takes_is_refused(queue, keyed):
     [
         (lambda n, /: f"{n}", BadOption, "by name, and 'n' stands before a /"),
         (lambda other: "", BadOption, "the key of t is made of 'other', which is not an argument"),
-        (7, TypeError, "key is a str, or a function"),
+        (7, TypeError, "key must be a str, or a function"),
     ],
 )
 def test_keys_that_make_no_sense_are_refused(queue, key, error, message):
@@ -419,8 +419,8 @@ def test_functions_that_cannot_be_tasks_are_refused(queue):
         yield 1
 
     for function, error, message in (
-        (many, BadOption, r"'\*orders: int' of t is none"),
-        (placed, BadOption, "'order: int' of t is none"),
+        (many, BadOption, r"'\*orders: int' of t has none"),
+        (placed, BadOption, "'order: int' of t has none"),
         (generator, TypeError, "must not be a generator"),
         (agenerator, TypeError, "must not be a generator"),
         (7, TypeError, "a task is made of a function, not of 7"),
