@@ -144,14 +144,14 @@ def guide(language, folder, name):
 
 
 def built_go(folder):
-    """Build the example with the page's lines: what its client does with each kind of answer is said in GO."""
     quiet = {"GO111MODULE": "off", "GOCACHE": str(folder / "cache")}
+    run("go", "build", "-o", folder / "scenarios", HERE / "go" / "main.go", **quiet)
     client = (ROOT / "examples" / "go-client" / "client.go").read_text(encoding="utf-8")
     for name, code in (("client.go", client), ("guide.go", GO)):
         code = code.replace('"http://127.0.0.1:8080"', 'os.Getenv("PYWHEEL_URL")').replace('"mail"', '"go"')
         (folder / name).write_text(code, encoding="utf-8")
     run("go", "build", "-o", folder / "guide", folder / "client.go", folder / "guide.go", **quiet)
-    return None, [folder / "guide"]
+    return [folder / "scenarios"], [folder / "guide"]
 
 
 def built_java(folder):
