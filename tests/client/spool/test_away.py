@@ -120,9 +120,9 @@ def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, store):
     store.fault = away
     with pytest.raises(StoreAway, match="no answer"):
         queue.cancel(id)
-    for ask in (lambda: queue.cancel(id), lambda: queue.get(id), queue.topics.counts, lambda: queue.reserve("t")):
+    for ask, what in ((queue.cancel, id), (queue.get, id), (queue.topics.pause, "t"), (queue.reserve, "t")):
         with pytest.raises(StoreAway, match="has been away for"):
-            ask()
+            ask(what)
     assert queue.put("t", 2) == -1
     assert calls.count(threading.current_thread()) == 1
     store.fault = None
