@@ -64,12 +64,14 @@ def test_what_tasks_ask_for_again_goes_along_in_one_commit(queue):
 def test_a_cancelled_task_changes_nothing_for_the_others_of_its_turn(queue):
     async def program():
         tasks = [asyncio.create_task(queue.aio.put("t", n)) for n in range(3)]
+        await asyncio.sleep(0)  # each has asked
         tasks[1].cancel()
-        return await gathered(*tasks)
+        return await asyncio.wait_for(gathered(*tasks), 60)
 
     first, second, third = asyncio.run(program())
     assert isinstance(second, asyncio.CancelledError)
     assert first != third
+    assert queue.topics.counts() == {"t": Counts(delayed=3)}
 
 
 def test_what_comes_during_a_commit_shares_the_next(queue):
