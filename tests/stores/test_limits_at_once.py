@@ -145,7 +145,8 @@ def test_a_claim_locks_no_job_that_its_limit_holds_back(sql_server, limit):
             return partial(slow.apply, [Claim(topic, tuple(ids[topic]), policy, "slow", EACH)])
 
         ids, answers = {}, {}
-        for topic, answers[topic] in kept_at_each_message(proxy, begin):
+        for topic, answer in kept_at_each_message(proxy, begin):
+            answers[topic] = answer
             _, *others = ids[topic]
             assert quick.apply([Cancel(id) for id in others]) == [Change.MADE] * len(others)
         for topic, answer in answers.items():

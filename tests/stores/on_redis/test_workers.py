@@ -16,6 +16,7 @@ from pywheel.stores import open
 from pywheel.testing import ManualClock
 from tests.isolated.child import environment
 from tests.jobs.waiting import LIMIT, until, working
+from tests.stores.calls import listening
 
 CHILD = """
 import sys
@@ -88,9 +89,7 @@ class TestGone:
 
     def test_who_closes_leaves_nothing_in_the_store(self, url, redis_server):
         with open(url) as store, redis_server.connect() as client:
-            notifier = store.notifier("w")
-            store.apply([Announce(notifier.worker, ("t", "u"))])
-            notifier.publish(2**45)
+            notifier = listening(store, "t", "u")
             inner = getattr(store, "stores", [store])
             for one in inner:
                 one.apply([Put((NewJob("t", b"", 0, delay=0),))])
