@@ -30,23 +30,18 @@ BROKEN = {"CC": "/bin/false"}
 unix_only = pytest.mark.skipif(os.name == "nt", reason="the compiler is not chosen by CC on Windows")
 
 
-def test_the_wheel_runs_natively_without_a_warning(wheel, environment):
+def test_the_wheel_runs_natively_without_a_warning_and_brings_nothing_called_wheel(wheel, environment):
     environment.install(wheel)
     assert environment.run(SMOKE).split() == ["native"]
+    assert environment.run("import importlib.util; print(importlib.util.find_spec('wheel'))").split() == ["None"]
 
 
-def test_the_pure_wheel_runs_with_one_warning(pure_wheel, environment):
+def test_the_pure_wheel_runs_with_one_warning_silently_if_it_was_asked_for_and_never_as_a_native_one(
+    pure_wheel, environment
+):
     environment.install(pure_wheel)
     assert environment.run(SMOKE).split() == ["pure", "RuntimeWarning"]
-
-
-def test_the_pure_wheel_is_silent_if_it_was_asked_for(pure_wheel, environment):
-    environment.install(pure_wheel)
     assert environment.run(SMOKE, PYWHEEL_PURE="1").split() == ["pure"]
-
-
-def test_the_pure_wheel_does_not_pass_for_a_native_one(pure_wheel, environment):
-    environment.install(pure_wheel)
     assert "ImportError" in run([environment.python, "-c", SMOKE], check=False, PYWHEEL_REQUIRE_NATIVE="1")[1]
 
 
@@ -86,11 +81,6 @@ def test_all_extras_go_together(wheel, environment):
     )
     assert environment.run(SMOKE).split() == ["native"]
     assert "serve" in run([environment.python, "-m", "pywheel.cli", "--help"])
-
-
-def test_nothing_called_wheel_can_be_imported(wheel, environment):
-    environment.install(wheel)
-    assert environment.run("import importlib.util; print(importlib.util.find_spec('wheel'))").split() == ["None"]
 
 
 @unix_only
