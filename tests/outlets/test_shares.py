@@ -32,6 +32,12 @@ def clock():
     return Clock()
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Let jobs wait here for as long as this host needs."""
+    monkeypatch.setattr("pywheel.outlets.shares._PATIENCE", 60.0)
+
+
 async def delay_of(shares, job):
     """Return for how many seconds a job is given back."""
     with pytest.raises(NotNow) as later:
@@ -81,6 +87,7 @@ async def test_a_job_comes_soon_at_first_and_seldom_once_it_was_given_back_often
     assert all(delay >= 250 for delay in longest[11:])
 
 
+@pytest.mark.usefixtures("patient")
 @on_a_loop
 async def test_a_job_waits_here_for_a_target_that_is_quick(clock):
     shares = Shares(2, clock=clock)
@@ -100,6 +107,7 @@ async def test_a_job_waits_here_for_a_target_that_is_quick(clock):
     assert all_idle(shares)
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("moment", ["waits", "was given a place"])
 @on_a_loop
 async def test_a_job_that_is_cancelled_while_it_waits_leaves_its_place_to_the_next(clock, moment):
@@ -205,6 +213,7 @@ async def test_targets_that_never_answered_or_failed_leave_room_for_those_that_a
         await shares.enter("good", JOB)
 
 
+@pytest.mark.usefixtures("patient")
 @on_a_loop
 async def test_a_new_target_waits_here_while_the_others_are_quick(clock):
     """Many new endpoints at once are no reason to give their jobs back."""
