@@ -112,7 +112,7 @@ WRONG = {
     "headers that are no table": (ONE + 'headers = "a"', ": headers must be a table"),
     "ports that are no list": (ONE + "ports = 443", ": ports must be a list of numbers"),
     "an authority that is not text": (ONE + "ca = 5", ": ca must be certificates"),
-    "options that are a list": ('[outlets.a]\nkind = "kafka"\nservers = "a:1"\noptions_env = []', ": .*options must be"),
+    "options as a list": ('[outlets.a]\nkind = "kafka"\nservers = "a:1"\noptions_env = []', ": .*options must be"),
     "a long name": (f'[outlets.{"x" * 101}]\nkind = "webhook"', "1 to 100 characters"),
     "a secret that goes where jobs say": (ONE + 'headers = { a_env = "TOKEN" }', ": a .*allow_to"),
     **{
