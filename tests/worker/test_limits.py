@@ -1,6 +1,7 @@
 """Priorities and limits, at work."""
 
 import itertools
+import os
 import threading
 import time
 from itertools import pairwise
@@ -11,6 +12,7 @@ from pywheel import BadJob, BadOption, JobQueue, Limit, Rate, Worker
 from pywheel.jobs.commands import ClaimPolicy, Expire, Reserve
 from pywheel.stores.memory import MemoryStore
 from tests.jobs.waiting import finished, until, working
+from tests.worker.limited import most_at_once
 
 STEP = 128  # jobs that a worker claims at once beside other topics, such as that of schedules
 
@@ -164,3 +166,9 @@ def test_several_stores_refuse_a_limit_when_the_worker_is_made():
         queue.handler("t", limit=1)(print)
         with pytest.raises(BadOption, match="limit= and rate= of 't' want one store"):
             Worker(queue)
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_workers_that_are_killed_never_run_more_than_the_limit(tmp_path):
+    assert most_at_once(f"sqlite:///{tmp_path}/jobs.db", tmp_path, 2) <= 2
