@@ -254,3 +254,35 @@ assert in_child(child) == 0
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_with_a_store_that_was_opened_before(shared_url, name):
     assert run_well("-c", f'{START}{PROGRAMS[name]}print("well")', shared_url) == "well\n"
+
+
+LASTS = """
+begun, over = [], threading.Event()
+
+def lasts(number):
+    time.sleep(0.001)
+    return not over.is_set()
+
+def read(connection):
+    begun.append(connection)
+    connection.create_function("lasts", 1, lasts)
+    rows = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE lasts(n))"
+    return connection.execute(f"{rows} SELECT count(*) > 0 FROM t").fetchall()
+
+found = []
+reader = threading.Thread(target=lambda: found.extend(queue.store._reading(read)))
+reader.start()
+while not begun:
+    time.sleep(0.001)
+assert in_child(lambda: queue.put("t", b"child")) == 0
+while len(begun) < 2:
+    time.sleep(0.001)
+over.set()
+reader.join()
+assert (found, begun[0] is begun[1]) == ([(1,)], False)
+"""
+
+
+def test_a_read_of_a_file_that_lasts_ends_for_a_fork_and_begins_anew(tmp_path):
+    """Beside a thread within SQLite the child would copy a mutex that is locked, and wait for it for ever."""
+    assert run_well("-c", f'{START}{LASTS}print("well")', f"sqlite:///{tmp_path}/jobs.db") == "well\n"

@@ -2,7 +2,8 @@
 
 Opened at first use, and anew after a fork. SQLite knows nothing of forks: its record locks stay with the parent, but
 the child would take them for its own, and lose its writes when the parent closes. So the connections are closed before
-a fork, when no thread uses one, and both sides open their own.
+a fork, when no thread uses one, and both sides open their own. A fork beside a thread that is within SQLite may copy a
+mutex that is locked: the child would wait for it for ever. So a read that lasts is interrupted, and begins anew.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ..._errors import BadJob, StoreClosed, StoreError, StoreReplaced
@@ -28,7 +30,8 @@ ORDINARY: Final = (*FOREIGN, StoreError, BadJob, TypeError, ValueError)
 """Errors of commands and of SQLite; all others come from a signal handler."""
 _LOOK: Final = 0.25  # seconds between looks whether the files are still the same
 _IDLE: Final = 4  # readers kept
-_FORK_SECONDS: Final = 1.0  # for which a fork waits for reads under way
+_FORK_SECONDS: Final = 1.0  # for which a fork waits for reads under way before it interrupts them
+_FORK_MOST: Final = 10.0  # for which it waits in all
 _NAP: Final = 0.001
 _Identities: TypeAlias = tuple[tuple[int, int], ...]
 _LOGS: Final = ("-wal", "-shm")
@@ -52,7 +55,7 @@ class Database:
         self._identity = _UNKNOWN
         self._logs: _Identities = ()  # of -wal and -shm, while a connection keeps others from removing them
         self._idle: list[sqlite3.Connection] = []
-        self._reads: dict[object, None] = {}  # under way
+        self._reads: dict[object, sqlite3.Connection | None] = {}  # under way; None until it has its connection
         self._forking = False
         self._checkpoints = Checkpoints(self)
 
@@ -113,7 +116,10 @@ class Database:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def read(self, work: Callable[..., _R], *args: Any) -> _R:
-        """Return the result of `work(connection, *args)`, on a connection that no other thread uses meanwhile."""
+        """Return the result of `work(connection, *args)`, on a connection that no other thread uses meanwhile.
+
+        Beside a fork `work` may be interrupted, and then runs again.
+        """
         if self.over:
             raise StoreClosed(CLOSED)
         return self.read_still(work, *args)
@@ -125,16 +131,19 @@ class Database:
             while True:
                 self._reads[ticket] = None
                 if not self._forking:
-                    break
+                    try:
+                        return self._read(ticket, work, args)
+                    except (sqlite3.Error, StoreError) as error:
+                        if not _is_interrupted(error):
+                            raise
                 del self._reads[ticket]
                 time.sleep(_NAP)
-            return self._read(work, args)
         except FOREIGN as error:
             raise ours(error, self.path) from error
         finally:
             self._reads.pop(ticket, None)
 
-    def _read(self, work: Callable[..., _R], args: tuple[Any, ...]) -> _R:
+    def _read(self, ticket: object, work: Callable[..., _R], args: tuple[Any, ...]) -> _R:
         look = time.monotonic() >= self._look_at
         try:
             reader = self._idle.pop()
@@ -142,6 +151,7 @@ class Database:
             self._same()  # else SQLite would make a new file
             reader = connect(self.path, read_only=True)
         try:
+            self._reads[ticket] = reader
             if look:
                 self._look(reader)
             found = work(reader, *args)
@@ -262,13 +272,21 @@ class Database:
         self._discard()
 
     def before_fork(self) -> None:
-        """Close the connections, after waiting for reads under way. The caller has paused all writing."""
+        """Close the connections, once no thread reads. The caller has paused all writing."""
         self._forking = True
-        until = time.monotonic() + _FORK_SECONDS
-        while self._reads and time.monotonic() < until:
+        began = time.monotonic()
+        while self._reads and (lasted := time.monotonic() - began) < _FORK_MOST:
+            if lasted > _FORK_SECONDS:
+                self._interrupt()
             time.sleep(_NAP)
         self._drain()
         self._discard()
+
+    def _interrupt(self) -> None:
+        for reader in list(self._reads.values()):
+            if reader is not None:
+                with suppress(sqlite3.ProgrammingError):  # it is closed
+                    reader.interrupt()
 
     def after_fork_in_parent(self) -> None:
         """Let reads begin again."""
@@ -283,6 +301,12 @@ class Database:
         self._forking = False
         self._look_at = 0.0
         self._forget()
+
+
+def _is_interrupted(error: Exception) -> bool:
+    """Whether `_interrupt` ended a read."""
+    said = error.__cause__ if isinstance(error, StoreError) else error
+    return getattr(said, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
 
 
 def _identity(path: str) -> tuple[int, int]:

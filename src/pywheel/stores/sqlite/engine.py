@@ -9,6 +9,7 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from ...clock import Clock, MonotonicClock
@@ -124,7 +125,7 @@ class SqliteEngine(SqlStore):
         """Return the result of `work(connection, ...)`, which only reads."""
 
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        found: _R = self._reading(_in_one_moment, begin(*args, **kwargs), self.clock.wall())
+        found: _R = self._reading(_in_one_moment, partial(begin, *args, **kwargs), self.clock.wall())
         return found
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
@@ -175,11 +176,11 @@ class SqliteEngine(SqlStore):
     after_fork_in_child: Callable[[], None]
 
 
-def _in_one_moment(connection: sqlite3.Connection, steps: Steps[_R], now: int) -> _R:
+def _in_one_moment(connection: sqlite3.Connection, begin: Callable[[], Steps[_R]], now: int) -> _R:
     """Return the result of a query."""
     connection.execute("BEGIN")
     try:
-        return Carrier(connection, now).drive(steps)
+        return Carrier(connection, now).drive(begin())
     finally:
         connection.execute("COMMIT")
 
