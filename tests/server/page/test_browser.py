@@ -87,7 +87,9 @@ def is_live(page):
 
 
 LOOKS = pytest.mark.parametrize(
-    ("scheme", "viewport"), [("light", chromium.PHONE), ("dark", chromium.WIDE)], ids=["light phone", "dark screen"]
+    ("scheme", "viewport"),
+    [(scheme, viewport) for scheme in ("light", "dark") for viewport in (chromium.PHONE, chromium.WIDE)],
+    ids=["light phone", "light screen", "dark phone", "dark screen"],
 )
 
 
