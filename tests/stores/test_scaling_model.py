@@ -83,8 +83,8 @@ def test_what_a_dead_worker_held_is_due_again_after_a_second():
 
 def test_a_worker_behind_is_helped_within_two_slices():
     kind = Kind("x", worker=50e-6)
-    one, four = (outcome_of(kind, workers=count, rate=40_000, seconds=1) for count in (1, 4))
-    assert one.percentile(99) > 0.45
+    one, four = (outcome_of(kind, workers=count, rate=40_000, seconds=2) for count in (1, 4))
+    assert one.percentile(99) > 1
     assert 0.02 < four.percentile(99) < 0.12
 
 
