@@ -50,7 +50,7 @@ def test_jobs_are_kept_beside_tables_that_are_there_and_in_their_transactions(pa
     [
         ("CREATE TABLE job (id)", "a table 'job'"),
         ("CREATE TABLE x (id); CREATE INDEX job_next ON x (id)", "'job_next'"),
-        ("CREATE TABLE x (id); PRAGMA user_version = 7", "marked by another program"),
+        ("CREATE TABLE x (id); PRAGMA user_version = 7", "belongs to another program"),
     ],
 )
 def test_a_database_in_which_the_jobs_tables_cannot_be_is_left_as_it_is(path, statement, said):

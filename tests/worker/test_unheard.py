@@ -66,7 +66,7 @@ def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_
         found = apply(commands, *others)
         if any(isinstance(command, Ack | Nack) for command in commands):
             monkeypatch.setattr(store, "apply", apply)
-            raise error("the server crashed during a commit, and its outcome is unknown")
+            raise error("the server crashed during a commit, and its outcome is not known")
         return found
 
     monkeypatch.setattr(store, "apply", cut)
@@ -94,7 +94,7 @@ def test_so_it_is_of_claims_beside_many_ends(live_queue, handled, monkeypatch, l
         if cut or there is not getattr(store, lane):
             return found
         cut.append(commands)
-        return [StoreAway("the server crashed during a commit, and its outcome is unknown")] * len(found)
+        return [StoreAway("the server crashed during a commit, and its outcome is not known")] * len(found)
 
     monkeypatch.setattr(store, "_tried_on", lost)
     with working(live_queue):

@@ -52,7 +52,7 @@ class PostgresSession(OwnSession):
         if status == "restarted":
             if put is not None:  # no other job has its id
                 return bool(self._store._present((put,)))
-            raise OutcomeUnknown("the server crashed during a commit, and its outcome is unknown")
+            raise OutcomeUnknown("the server crashed during a commit, and its outcome is not known")
         return None if status == "in progress" else bool(status == "committed")
 
     def _mark(self) -> Statement:

@@ -125,7 +125,7 @@ class OwnSession(ABC):
                 if attempt == 1 and away and time.monotonic() < self._until:
                     continue
                 if sent and (away or (again and not _all_have_keys(insert))):
-                    raise OutcomeUnknown(f"{error}; it may or may not have been stored") from error
+                    raise OutcomeUnknown(f"{error}; whether it was stored is not known") from error
                 raise
             self._connection = None
             return found
@@ -139,7 +139,7 @@ class OwnSession(ABC):
         try:
             self._store.run(self._mark(), until=self._until)
         except StoreError as error:
-            raise OutcomeUnknown(f"{error}; it is stored, but perhaps not on a replica") from error
+            raise OutcomeUnknown(f"{error}; it is stored, and whether a replica has it is not known") from error
 
     def _send(self, batch: Batch) -> Sequence[Any]:
         with self._store.translated():
