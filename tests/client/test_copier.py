@@ -433,6 +433,28 @@ def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls
         assert old.verify() == new.verify() == []
 
 
+def test_producers_that_are_faster_than_the_copy_do_not_keep_it(monkeypatch):
+    monkeypatch.setattr(copy_steps, "PAGE", 10)
+    with open("memory:") as old, open("memory:") as new:
+        old.url, new.url = "memory:old", "memory:new"
+        put(old, *some(30))
+        copy, ask, copies = Copier(old, new), old.ask, []
+
+        def beside_a_producer(query):
+            if isinstance(query, ListJobs):
+                put(old, *(NewJob("t", b"", FAR) for _ in range(20)))
+            return ask(query)
+
+        for _ in range(2):
+            monkeypatch.setattr(old, "ask", beside_a_producer)
+            copy.carry()
+            monkeypatch.setattr(old, "ask", ask)
+            copies.append(len(live(new)))
+        assert 30 <= copies[0] < copies[1] < len(live(old))
+        copy.carry()
+        assert (live(new), new.verify()) == (live(old), [])
+
+
 def test_beside_producers_and_workers_every_job_is_done_once(stores, monkeypatch):
     monkeypatch.setattr(copy_steps, "PAGE", 50)
     done, told, over, lost = Counter(), [], threading.Event(), set()

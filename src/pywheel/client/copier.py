@@ -148,8 +148,9 @@ class Copier:
     def carry(self) -> CopyProgress:
         """Copy the source while its producers and workers go on; bring existing copies up to date.
 
-        Each call costs O(jobs of both stores), and some 200 bytes of memory for each job. Raises StoreError, and
-        BadOption if the target has live jobs that are not copies.
+        It ends after as many jobs as there were at its beginning, so that producers cannot keep it. Each call costs
+        O(jobs of both stores), and some 200 bytes of memory for each job. Raises StoreError, and BadOption if the
+        target has live jobs that are not copies.
         """
         note = self._begun()
         if note.state != "carrying":
@@ -158,8 +159,9 @@ class Copier:
         return self._carry(self._steps(note))
 
     def _carry(self, steps: Steps) -> CopyProgress:
-        unseen = set(steps.live)
+        unseen, last = set(steps.live), MOST
         new = changed = waiting = finished = done = 0
+        there = sum(sum(counts) for name, counts in self._source.ask(CountJobs()).items() if name != TOPIC)
         for page in pages(self._source):
             unseen.difference_update(job.id for job in page)
             finished += steps.keep([job for job in page if not job.state.live])
@@ -172,7 +174,10 @@ class Copier:
                 changed += type(id) is int and before[job.id] is not None
             done += len(page)
             self._shown("carrying", done)
-        self._delete([steps.live.pop(id).id for id in unseen if id in steps.live])
+            if done >= there and page:  # producers may be faster than the copy: the rest is for the next call
+                last = page[-1].id
+                break
+        self._delete([steps.live.pop(id).id for id in unseen if id <= last and id in steps.live])
         self._carry_notes()
         return CopyProgress(new, changed, waiting, len(steps.live), finished)
 
