@@ -108,6 +108,17 @@ async def hang(request, reader, writer):
     await reader.read()
 
 
+def once(event):
+    """An answer that comes once an event of the endpoint's loop is set."""
+
+    async def act(request, reader, writer):
+        await event.wait()
+        writer.write(answer(200, b"", b"Connection: close"))
+        await writer.drain()
+
+    return act
+
+
 def slowly(seconds):
     async def said(request, reader, writer):
         await asyncio.sleep(seconds)

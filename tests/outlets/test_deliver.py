@@ -11,7 +11,7 @@ from pywheel.jobs import State
 from tests.cli.running import running
 from tests.jobs.waiting import LIMIT, finished, until
 from tests.outlets.conftest import SECRET
-from tests.outlets.endpoint import OK, answer, hang
+from tests.outlets.endpoint import OK, hang, once
 
 CONFIG = """
 [outlets.shop]
@@ -66,13 +66,7 @@ def test_a_killed_worker_loses_nothing_and_what_comes_again_has_the_same_id(endp
 @pytest.mark.stress
 def test_sigterm_begins_no_delivery_and_waits_for_those_under_way(endpoint, queue, delivering):
     told = asyncio.Event()
-
-    async def wait(request, reader, writer):
-        await told.wait()
-        writer.write(answer(200, b"", b"Connection: close"))
-        await writer.drain()
-
-    endpoint.answers["/"] = wait
+    endpoint.answers["/"] = once(told)
     first = queue.put("t", 1, to=endpoint.url())
     with delivering() as command:
         until(lambda: endpoint.requests)

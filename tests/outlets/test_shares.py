@@ -13,7 +13,7 @@ from pywheel.jobs import Outcome, State
 from pywheel.outlets.shares import Shares
 from tests.jobs.waiting import finished, until, working
 from tests.outlets.conftest import a_job, inside
-from tests.outlets.endpoint import Endpoint, answer, hang
+from tests.outlets.endpoint import Endpoint, answer, hang, once
 from tests.outlets.loops import on_a_loop
 
 JOB = a_job()
@@ -286,13 +286,7 @@ def test_jobs_are_delivered_while_many_endpoints_hang(endpoint, queue):
 
 def test_jobs_beyond_a_share_keep_their_attempts_and_are_all_delivered(endpoint, queue):
     open = asyncio.Event()
-
-    async def wait(request, reader, writer):
-        await open.wait()
-        writer.write(answer(200, b"", b"Connection: close"))
-        await writer.drain()
-
-    endpoint.answers["/"] = wait
+    endpoint.answers["/"] = once(open)
     queue.handler("t", concurrency=20)(inside(per_host=2, timeout=60))
     ids = queue.put_many(queue.job("t", to=endpoint.url(), max_attempts=1) for _ in range(10))
     with working(queue):

@@ -97,7 +97,7 @@ class Keyring:
         """Return the keys of an environment variable, as `from_text` reads them. BadOption if it is not set."""
         text = os.environ.get(name)
         if text is None:
-            raise BadOption(f"the environment variable {name} is not set: it has the keys of encrypted bodies")
+            raise BadOption(f"set the environment variable {name} to the keys of encrypted bodies")
         return cls.from_text(text, plain=plain, where=name)
 
     @classmethod

@@ -70,7 +70,7 @@ class ProxySignIn:
         except ValueError as error:
             raise BadOption(f"a proxy is trusted by its address or its network: {error}") from None
         if not networks or any(network.prefixlen == 0 for network in networks):
-            raise BadOption("name the trusted proxies: without them anybody could claim any identity")
+            raise BadOption("name the trusted proxies, and not all addresses: else anybody could claim any identity")
         object.__setattr__(self, "_networks", networks)
 
     def grant(self, scope: Scope) -> Grant | None:

@@ -101,7 +101,7 @@ class Isolated:
     """The children of a handler. Any thread may call it to run a job, in an idle child or a new one.
 
     Raises:
-        BadOption: another process would not find the function under its name, or this is not POSIX system.
+        BadOption: another process would not find the function under its name, or this is not a POSIX system.
     """
 
     def __init__(self, handler: Handler, program: object = None) -> None:
