@@ -13,9 +13,9 @@ from pywheel.client import copy_steps
 from pywheel.client.copier import Copier
 from pywheel.client.copy_steps import HEADER, TOPIC
 from pywheel.events import LeaseLost
-from pywheel.jobs import NewJob, Outcome, State
+from pywheel.jobs import Counts, NewJob, Outcome, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.queries import GetHistories, GetJob, ListJobs, ListNotes, ListTopics
+from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListJobs, ListNotes, ListTopics
 from pywheel.stores import Filter, open
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
@@ -453,6 +453,21 @@ def test_producers_that_are_faster_than_the_copy_do_not_keep_it(monkeypatch):
         assert 30 <= copies[0] < copies[1] < len(live(old))
         copy.carry()
         assert (live(new), new.verify()) == (live(old), [])
+
+
+def test_a_carry_that_ends_before_a_copy_leaves_it(monkeypatch):
+    """Jobs that are put meanwhile may have lower ids, from what another process had taken ahead."""
+    monkeypatch.setattr(copy_steps, "PAGE", 10)
+    with open("memory:") as old, open("memory:") as new:
+        old.url, new.url = "memory:old", "memory:new"
+        ids = put(old, *some(30))
+        copy, ask = Copier(old, new), old.ask
+        copy.carry()
+        old.apply([ops.Delete(ids[0]), ops.Cancel(ids[1])])
+        few = {"t": Counts(delayed=10)}
+        monkeypatch.setattr(old, "ask", lambda query: few if isinstance(query, CountJobs) else ask(query))
+        copy.carry()
+        assert live(new) == live(old)
 
 
 def test_beside_producers_and_workers_every_job_is_done_once(stores, monkeypatch):
