@@ -103,6 +103,7 @@ class Forwarder:
                 self._breaker.back(away)
                 raise
             if batch:
+                away = self._breaker.away  # what failed before this call; another thread may have recorded it only now
                 self._send(store, batch, away)
             self._breaker.back(away)  # not earlier: a store that answers may still be unable to write
             if not batch:

@@ -13,7 +13,7 @@ from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
 from pywheel.observe import Tally
-from tests.client.spool.spooled import back, bodies, fail_with, forwarded, lose_answers
+from tests.client.spool.spooled import back, bodies, fail_with, forwarded, lose_answers, puts_jobs
 from tests.jobs.waiting import until, working
 
 
@@ -108,6 +108,22 @@ def test_puts_do_not_make_the_probes_come_sooner(queue, store, monkeypatch):
     for n in range(1, 50):
         queue.put("t", n)
     assert len(probes) == len(set(probes)) == 2
+
+
+def test_a_store_that_takes_the_spools_puts_is_back_however_many_come_meanwhile(queue, store):
+    store.away = True
+    queue.put("t", 0)
+    spooled = []
+
+    def fail_late_and_put_fast(when, commands):
+        if when == "before" and not puts_jobs(commands):  # a call that began before the probe fails only now
+            queue.store._breaker.failed(StoreAway("no answer within the time limit"))
+        if when == "after" and puts_jobs(commands) and queue.store._breaker.away and len(spooled) < 10:
+            spooled.append(queue.put("t", 1))  # so the spool is never empty
+
+    store.fault = fail_late_and_put_fast
+    back(queue, store)
+    assert spooled == [-2]
 
 
 def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, store):
