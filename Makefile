@@ -257,6 +257,7 @@ asyncio: $(VENV)/test.group $(VENV)/native
 # Leaks are left to the leak tests: CPython itself keeps memory until the end. libstdc++ is there because the sanitizer
 # must find it before NumPy brings it. Python's own allocator would hide what happens within its blocks.
 sanitize: export PYWHEEL_SANITIZE = address,undefined
+sanitize: export HYPOTHESIS_PROFILE ?= quick
 sanitize: $(SANITIZED)/test.group $(SANITIZED)/package
 	@LD_PRELOAD="$$(for name in libasan.so libubsan.so libstdc++.so.6; do gcc -print-file-name=$$name; done | paste -sd :)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
