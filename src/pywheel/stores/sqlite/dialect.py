@@ -390,13 +390,16 @@ def _places_of_bytes(columns: str) -> list[int]:
     return [place for place, name in enumerate(columns.split()) if TYPES.get(name) == "bytes"]
 
 
+_decoded: Final = json.JSONDecoder().raw_decode  # json.loads also looks for spaces, which SQLite does not write
+
+
 def _parsed(listed: str) -> list[Any]:
     """Return the values of a JSON text; very many one by one, as one call would keep other threads from running."""
     if len(listed) < _LONG:
-        return json.loads(listed)  # type: ignore[no-any-return]
-    values, at, decoder = [], 1, json.JSONDecoder()
+        return _decoded(listed)[0]  # type: ignore[no-any-return]
+    values, at = [], 1
     while at < len(listed) - 1:
-        value, end = decoder.raw_decode(listed, at)
+        value, end = _decoded(listed, at)
         values.append(value)
         at = end + 1
     return values
