@@ -5,16 +5,28 @@ import time
 import psycopg
 import pytest
 from psycopg import generators
+from psycopg.adapt import Loader
+from psycopg.pq import Format
 
 from pywheel.jobs import NewJob
+from pywheel.jobs.commands import Reserve
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 from pywheel.stores.postgres import pipeline
 from pywheel.stores.postgres.pipeline import numbered
-from tests.stores.calls import CALLS, put
+from tests.stores.calls import CALLS, TERMS, put
 from tests.stores.server import STORE
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %(like)s"
+
+
+class Upside(Loader):
+    """Loads nothing as it is."""
+
+    format = Format.BINARY
+
+    def load(self, data):
+        return bytes(data)[::-1]
 
 
 @pytest.fixture
@@ -110,6 +122,16 @@ def test_texts_are_stored_as_they_are_whatever_encoding_is_asked_for(postgres_se
     with open(postgres_server.again(url, **option)) as store, open(url) as other:
         put(store, NewJob("t", b"", 0, "ä€"))
         assert other.ask(GetJob(("t", "ä€"))).key == "ä€"
+
+
+def test_loaders_that_a_program_registers_for_all_connections_change_no_job(postgres_server, monkeypatch):
+    monkeypatch.setattr(psycopg.adapters, "_loaders", [loaders.copy() for loaders in psycopg.adapters._loaders])
+    for kind in ("bytea", "int8", "text"):
+        psycopg.adapters.register_loader(kind, Upside)
+    with open(postgres_server.url()) as store:
+        id = put(store, NewJob("t", b"body", 0, "key"))[0]
+        [[found]] = store.apply([Reserve("t", 1, TERMS, "w")])
+        assert (found.id, found.body, found.key) == (id, b"body", "key")
 
 
 def test_a_commit_that_fails_is_an_error_and_the_connection_goes_on(connection):

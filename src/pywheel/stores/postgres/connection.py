@@ -25,7 +25,7 @@ from ..._errors import (
     StoreReadOnly,
 )
 from ..relational.session import Conflict, MetLock
-from .pipeline import Asked, Pipeline, Row
+from .pipeline import ADAPTERS, Asked, Pipeline, Row
 
 __all__ = ["Timed", "connect", "meaning"]
 
@@ -98,7 +98,8 @@ class Timed(psycopg.Connection[Any]):
 def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool = True) -> Timed:
     """Return a new connection. StoreAway, NotAStore. A `light` one need not wait for the disk when it commits."""
     left = max(min(until - time.monotonic(), _CONNECT), 1)
-    connection = Timed.connect(conninfo, autocommit=True, connect_timeout=math.ceil(left), prepare_threshold=None)
+    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "context": ADAPTERS}
+    connection = Timed.connect(conninfo, connect_timeout=math.ceil(left), **options)
     version = connection.info.server_version
     if version < _OLDEST:
         connection.close()

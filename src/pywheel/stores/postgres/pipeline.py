@@ -14,19 +14,24 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import generators
-from psycopg.adapt import PyFormat, Transformer
+from psycopg.adapt import AdaptersMap, PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import PQGen  # type: ignore[attr-defined]
+from psycopg.postgres import register_default_adapters
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
 
-__all__ = ["Asked", "Pipeline", "Row", "numbered"]
+__all__ = ["ADAPTERS", "Asked", "Pipeline", "Row", "numbered"]
 
 Asked = tuple[str, Mapping[str, Any]]
 """A statement, with ``%(name)s`` for values, ``%(name)b`` for values sent as they are, and the values."""
 Row = tuple[Any, ...]
 _Key = tuple[str, tuple[int, ...]]  # a statement, and the types of its values
 _Bound = tuple[_Key, Sequence[Any], Sequence[Format]]  # with the values, and their formats
+
+ADAPTERS: Final = AdaptersMap(psycopg.adapters)
+"""Psycopg's own loaders and dumpers, whatever others a program registers for all its connections."""
+register_default_adapters(ADAPTERS)
 
 _VALUE: Final = re.compile(r"%\((\w+)\)([sb])|%%")
 _FORMATS: Final = {"s": PyFormat.AUTO, "b": PyFormat.BINARY}
@@ -44,7 +49,7 @@ class Pipeline:
         self._prepares = prepares
         self._names: dict[_Key | None, bytes] = {}  # of prepared statements
         self._numbers = count(1)
-        self._adapter = Transformer()
+        self._adapter = Transformer(ADAPTERS)
 
     def answers(self, statements: Sequence[Asked]) -> PQGen[list[list[Row]]]:
         """Send statements; return the rows of each. None runs after one that fails, whose error this raises."""
