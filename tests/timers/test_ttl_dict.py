@@ -263,12 +263,3 @@ def test_exactly_maxsize_keys_fit(make_dict):
     assert list(d) == ["b", "c", "d"]
     d._wheel._check()
     assert len(d._wheel) == 3
-
-
-@pytest.mark.stress
-def test_dropping_the_oldest_does_not_search_for_it(make_dict):
-    """A plain dict would look past all that was removed before: 1e10 steps here, for ever."""
-    d = make_dict(maxsize=100_000)
-    for number in range(300_000):
-        d[number] = None
-    assert len(d) == 100_000

@@ -66,6 +66,7 @@ def _run(jobs: JobQueue, topic: str, source: Source) -> None:
 
     async def work() -> Bridge:
         bridge = Bridge(jobs, topic, source)
+        note(f"pywheel: from {source.name} into {jobs.store.url}")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, bridge.stop)
@@ -74,6 +75,5 @@ def _run(jobs: JobQueue, topic: str, source: Source) -> None:
 
     logs.begin()
     logging.getLogger("aiormq").setLevel(logging.ERROR)  # the bridge logs errors itself, and tries again
-    note(f"pywheel: from {source.name} into {jobs.store.url}")
     done = asyncio.run(work())
     note(f"pywheel: {done.taken:,} taken, {done.refused:,} refused")
