@@ -45,6 +45,15 @@ def test_another_priority_is_claimed_first_as_soon_as_it_is_there(store):
     assert claim(store, 2).jobs[0].id == high
 
 
+def test_what_comes_after_a_claim_sees_what_it_has_chosen(store):
+    _, second, third, _ = put(store, 4)
+    ack(store, claim(store, 1))
+    one_byte = ops.Claim("t", (), TERMS, "w", 1, 0, 1, 2)
+    claimed, rest, expired = store.apply([one_byte, ops.Claim("t", (), TERMS, "w", 1, limit=1), ops.Expire(10)])
+    assert [job.id for job in (*claimed.jobs, *rest.jobs)] == [second, third]
+    assert expired.next_lease == min(claimed.jobs[0].lease_until, rest.jobs[0].lease_until)
+
+
 def test_a_job_that_another_store_puts_before_the_first_is_claimed_within_a_second(store):
     put(store, 2_100, due=now_ms())
     for _ in range(22):

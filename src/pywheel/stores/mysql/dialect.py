@@ -73,8 +73,8 @@ SET j.backoff = IF(j.claims + 1 - j.unspent < coalesce(nullif(j.max_attempts, 0)
     j.state = 1, j.claims = j.claims + 1, j.due = j.next, j.started = {{now}}, j.worker = :worker,
     j.begun = w.place <= :begin,
     j.next = {{now}} + IF(w.place <= :begin, :slack + coalesce(nullif(j.ttr, 0), :ttr), :hold);
-SELECT {listed(TAKEN, "j", attempt="j.claims - j.unspent")}, @pywheel_looked
-FROM (SELECT 1) n LEFT JOIN ({_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id) ON true
+SELECT {listed(TAKEN, "j", attempt="j.claims - j.unspent")}
+FROM {_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id
 """
 _SERVER: Final = "concat_ws(':', @@hostname, @@port, @@server_id)"
 _LIST: Final = re.compile(r"\{([a-z]+): ")
@@ -85,6 +85,8 @@ _SET: Final = re.compile(r"(^|, )([a-z_]+)(?= = )")
 
 class MysqlDialect(ServerDialect):
     """The tables of one store."""
+
+    looked = "@pywheel_looked"
 
     kinds: ClassVar[Mapping[str, str]] = {
         **ServerDialect.kinds,

@@ -21,27 +21,28 @@ _INDEX: Final = re.compile(r"\bINDEX ([a-z_]+) ON\b")
 _SEQUENCE: Final = re.compile(r"\bSEQUENCE ([a-z_]+)")
 _OF_LIST: Final = re.compile(r"\bw\.(\w+)")
 _BYTES: Final = re.compile(r"(%\(\w+\))s::bytea\b")  # bytes are sent as they are
+_HELD: Final = "(j.next, j.id) >= (SELECT next, id FROM held)"
 _TAKE: Final = f"""
 WITH c AS MATERIALIZED (
-    SELECT j.id, j.lost, length(j.body) AS size FROM job j
+    SELECT j.id, j.next, j.lost, length(j.body) AS size FROM job j
     WHERE (SELECT t.paused = 0 AND t.lanes = :lanes FROM topic t WHERE t.id = :topic)
         AND j.state = 0 AND j.topic = :topic AND j.priority = :priority
         AND j.next >= :first AND j.next <= {{now}}
     ORDER BY j.next, j.id LIMIT :most {{skip j}}
 ), n AS MATERIALIZED (
-    SELECT count(*) AS looked, coalesce(max(lost), 0) = 0 AND coalesce(sum(size), 0) <= :bytes AS all_of_them FROM c
-), w AS MATERIALIZED (
-    SELECT c.id, row_number() OVER () AS place FROM c WHERE (SELECT all_of_them FROM n)
-), u AS (
-    UPDATE job j SET state = 1, claims = j.claims + 1, due = j.next, started = {{now}}, worker = :worker,
-        begun = CASE WHEN w.place <= :begin THEN 1 ELSE 0 END,
-        next = {{now}} + CASE WHEN w.place <= :begin THEN :slack + coalesce(nullif(j.ttr, 0), :ttr) ELSE :hold END,
-        backoff = CASE WHEN j.claims + 1 - j.unspent < coalesce(nullif(j.max_attempts, 0), :tries) THEN
-            round((:delays::bigint[])[greatest(least(j.claims + 1 - j.unspent, :last), 1)] * (1 + :jitter * {{draw}}))
-        END
-    FROM w WHERE j.id = w.id RETURNING {listed(TAKEN, "j", attempt="j.claims - j.unspent")}
+    SELECT set_config('pywheel.looked', count(*)::text, true),
+        coalesce(max(lost), 0) = 0 AND coalesce(sum(size), 0) <= :bytes AS all_of_them FROM c
+), held AS MATERIALIZED (
+    SELECT next, id FROM c OFFSET :begin LIMIT 1
 )
-SELECT {listed(TAKEN, "u")}, n.looked FROM n LEFT JOIN u ON true
+UPDATE job j SET state = 1, claims = j.claims + 1, due = j.next, started = {{now}}, worker = :worker,
+    begun = CASE WHEN {_HELD} THEN 0 ELSE 1 END,
+    next = {{now}} + CASE WHEN {_HELD} THEN :hold ELSE :slack + coalesce(nullif(j.ttr, 0), :ttr) END,
+    backoff = CASE WHEN j.claims + 1 - j.unspent < coalesce(nullif(j.max_attempts, 0), :tries) THEN
+        round((:delays::bigint[])[greatest(least(j.claims + 1 - j.unspent, :last), 1)] * (1 + :jitter * {{draw}}))
+    END
+WHERE (SELECT all_of_them FROM n) AND j.id = ANY(ARRAY(SELECT id FROM c))
+RETURNING {listed(TAKEN, "j", attempt="j.claims - j.unspent")}
 """
 
 
@@ -49,6 +50,7 @@ class PostgresDialect(ServerDialect):
     """The tables of one store."""
 
     take = _TAKE
+    looked = "current_setting('pywheel.looked')::int"
     bytes_in_lists = True
 
     kinds: ClassVar[Mapping[str, str]] = {

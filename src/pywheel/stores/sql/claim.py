@@ -22,7 +22,7 @@ from .notes import set_note
 from .read import priorities_of
 from .rows import FOUND, KEPT, TAKEN, Found, found_of, listed, taken_of
 from .settle import expire_all, expire_among
-from .statement import Insert, Last, Rows, Select, Statement, Steps, WriteJobs, drive_all
+from .statement import Insert, Last, Rows, Select, Statement, Steps, WriteJobs, drive_all, once_each
 from .transaction import Transaction
 
 __all__ = ["claim", "reserve"]
@@ -30,7 +30,7 @@ __all__ = ["claim", "reserve"]
 _ALL: Final = 65_536  # bytes per job that a claim must allow for bodies to be read at once
 _SMALL: Final = 256  # bytes: larger bodies are read only once their jobs are chosen
 _LOOKED: Final = " ".join(FOUND)
-_TAKEN: Final = " ".join((*TAKEN, "looked"))
+_TAKEN: Final = " ".join(TAKEN)
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
 _BEYOND: Final = 64  # jobs that a claim looks at beyond twice its limit: others may have locked them
 _LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
@@ -216,10 +216,11 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
 
 
 def claim(tx: Transaction, commands: Sequence[Claim]) -> Steps[list[Claimed]]:
-    """Claim jobs, as far as the policy allows."""
-    if len(commands) == 1:
-        return [(yield from _claim(tx, commands[0]))]
-    return (yield from drive_all([_claim(tx, command) for command in commands]))
+    """Claim jobs, as far as the policy allows. Commands of other kinds begin once all of that is done."""
+    outcomes: list[Claimed] = []
+    for part in once_each(commands, lambda command: (command.topic,)):
+        outcomes += yield from drive_all([_claim(tx, command) for command in part])
+    return outcomes
 
 
 def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
@@ -281,19 +282,19 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
             "priority": priority,
             "most": left,
             "reach": 2 * left + _BEYOND,
-            "begin": command.begin - len(jobs),
+            "begin": max(command.begin - len(jobs), 0),
             "bytes": bytes_left,
+            "first": -FURTHEST if first is None else first,
         }
-        more["first"] = -FURTHEST if first is None else first
-        batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
+        after = _NEXT.replace("AS next", f"AS next, {tx.dialect.looked} AS looked")
+        batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), Rows("next looked", after, place))
         began = time.monotonic()
-        [[_, paused, now_lanes, now]], rows, [[next_]] = yield batch if lanes else Last(batch)
-        looked = rows[0][-1]
+        [[_, paused, now_lanes, now]], rows, [[next_, looked]] = yield batch if lanes else Last(batch)
         if now_lanes != lanes and not jobs:
             return None  # then `_first_due` reads the priorities
-        if paused and rows[0][0] is None:  # else the topic was resumed before the rows were taken
+        if paused and not rows:  # else the topic was resumed before the rows were taken
             break
-        if rows[0][0] is not None:
+        if rows:
             some = taken_of(command.topic, [*zip(*rows, strict=True)])
             some.sort(key=_by_due)
             jobs += some

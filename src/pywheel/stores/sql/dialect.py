@@ -30,11 +30,12 @@ class Dialect(ABC):
     take = ""
     """A statement that claims the first due jobs of a topic and priority, if the database has one for that.
 
-    It returns the columns of `rows.TAKEN` of each job, and the number of jobs it has looked at. If it has claimed none,
-    it returns one row with only that number. It claims all jobs that it looks at; it claims none if one of them lost a
-    lease before, or if the bodies are more than `bytes`. It looks at jobs due from `first` on. It looks at none if the
-    topic is paused, or has other priorities than `lanes`.
+    It returns the columns of `rows.TAKEN` of each job. It claims all jobs that it looks at; it claims none if one of
+    them lost a lease before, or if the bodies are more than `bytes`. It looks at jobs due from `first` on. It looks at
+    none if the topic is paused, or has other priorities than `lanes`.
     """
+    looked = ""
+    """The number of jobs that the last `take` has looked at, as SQL."""
 
     def __init__(self) -> None:
         self._rendered: dict[Any, Any] = {}
