@@ -20,6 +20,7 @@ from pywheel.stores import Filter, open
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
 from tests.often import often
+from tests.stores.calls import TERMS
 from tests.stores.on_mysql.emptied import emptied
 
 FAR = 4_000_000_000_000
@@ -453,6 +454,33 @@ def test_producers_that_are_faster_than_the_copy_do_not_keep_it(monkeypatch):
         assert 30 <= copies[0] < copies[1] < len(live(old))
         copy.carry()
         assert (live(new), new.verify()) == (live(old), [])
+
+
+def test_producers_that_are_faster_than_a_switch_do_not_keep_it(monkeypatch):
+    monkeypatch.setattr(copy_steps, "PAGE", 10)
+    with open("memory:") as old, open("memory:") as new:
+        old.url, new.url = "memory:old", "memory:new"
+        first = put(old, *some(30))
+        put(old, *(NewJob("t", b"", 0) for _ in range(30)))
+        for job in old.apply([ops.Reserve("t", 30, TERMS, "w")])[0]:
+            old.apply([ops.Ack(job.id, job.claims)])
+        copy, ask = Copier(old, new), old.ask
+        copy.carry()
+        copies = live(new)
+
+        def beside_a_producer(query):
+            if isinstance(query, ListJobs):
+                put(old, *(NewJob("t", b"", FAR) for _ in range(20)))
+            return ask(query)
+
+        monkeypatch.setattr(old, "ask", beside_a_producer)
+        switched = copy.switch(1)
+        assert switched.jobs >= 30 and switched.late > 0
+        monkeypatch.setattr(old, "ask", ask)
+        left = len(live(old))
+        assert left and copy.switch(1).late == left
+        assert (live(old), new.verify()) == ([], [])
+        assert [job for job in live(new) if job in copies] == copies
 
 
 def test_a_carry_that_ends_before_a_copy_leaves_it(monkeypatch):

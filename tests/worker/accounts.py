@@ -284,6 +284,10 @@ class Accounts:
                     continue
                 life = self.lives.get(line["pid"])
                 end = min(self.ends.get((id, line["claims"]), NEVER), row.ended or NEVER, life.died if life else NEVER)
+                if row.outcome is Outcome.LOST and life is not None:
+                    # Stopped within a transaction that renews a lease, it commits that when it goes on: until then
+                    # others see the lease before.
+                    end = min([end, *(since for since, until in life.stops if line["wall"] < until and since < end)])
                 group = line["key"].partition(":")[0]
                 runs[group].append((line["wall"], end))
                 claims[group].append((row.started, (row.ended or NEVER) + FREED))

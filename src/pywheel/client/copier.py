@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from secrets import token_hex
 from typing import Final, NamedTuple
 
@@ -24,6 +25,7 @@ from .._errors import BadOption, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
 from ..jobs.commands import Cancel, Delete, Expire, Pause, Put, SetNote
 from ..jobs.job import Job, NewJob, State, Topic
+from ..jobs.lifecycle import ENDINGS
 from ..jobs.limits import OVERRIDES
 from ..jobs.queries import CountJobs, GetJob, ListTopics
 from ..stores.contract import Store, notes
@@ -304,10 +306,12 @@ class Copier:
         """Bring copies up to date, page by page, and cancel their jobs in the source.
 
         Copies whose jobs have ended are deleted first. Then the source records the highest id of the page: a job up to
-        that id that is cancelled has moved. Without a note the copies are jobs already, and stay. Return how many jobs
-        were handed over, and how many were refused because of their key.
+        that id that is cancelled has moved. Without a note the copies are jobs already, and stay. It ends as `carry`
+        does, once no copy is left that was there before: each later call would take it for another job. Return how many
+        jobs were handed over, and how many were refused because of their key.
         """
-        handed = refused = 0
+        handed = refused = done = 0
+        most = sum(of.delayed for name, of in self._source.ask(CountJobs()).items() if name != TOPIC)
         job = None if note is None else self._source.ask(GetJob((TOPIC, note.token)))
         moved = int(job.body) if job is not None and job.state.live else 0  # the jobs up to this id were handed over
         left = deque(sorted(id for id in steps.live if id > moved))
@@ -328,6 +332,9 @@ class Copier:
             self._delete([steps.finished.pop(id).id for id in ended])
             handed += sum(map(bool, taken))
             self._shown("handing over", handed)
+            done += len(page)
+            if done >= most and not left:
+                break
         self._delete([steps.live.pop(id).id for id in left])
         return handed, refused
 
@@ -341,8 +348,8 @@ class Copier:
         if note.whole:
             return 0
         kept = done = 0
-        for page in pages(self._source):
-            kept += steps.keep([j for j in page if not (j.state.live or j.id in steps.finished or j.id in steps.live)])
+        for page in chain.from_iterable(pages(self._source, state) for state in ENDINGS):
+            kept += steps.keep([job for job in page if not (job.id in steps.finished or job.id in steps.live)])
             done += len(page)
             self._shown("carrying what has finished since", done)
         note.whole = True
