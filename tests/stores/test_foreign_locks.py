@@ -358,7 +358,7 @@ def test_what_a_claim_takes_as_its_topic_is_resumed_is_told(queue, url, monkeypa
     sends = OwnSession.send
 
     def torn(session, batch):
-        if len(batch) == 3 and isinstance(batch[1], Rows) and "looked" in batch[1].columns:
+        if len(batch) == 3 and isinstance(batch[2], Rows) and "looked" in batch[2].columns:
             [paused] = sends(session, batch[:1])
             queue.topics.resume("known")
             return [paused, *sends(session, batch[1:])]
