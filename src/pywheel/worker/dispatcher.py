@@ -183,7 +183,9 @@ class Dispatcher:
 
     def _look_round(self, now: int, monotonic: float) -> None:
         """Look at the other workers, the next end of a lease, orders, and overdue jobs that others have no room for."""
-        changed = self._membership.look(monotonic, self._claims.behind(), self._spare)
+        if self._membership.look(monotonic, self._claims.behind(), self._spare):
+            for topic in self.topics.values():  # at once: the next look does not say it again
+                self._due_times.own(topic, self._membership.shards(topic.name))
         self._completer.waiters = self._membership.waiters
         self._next_lease = self._store.ask(GetNextLease())
         if monotonic >= self._order_at:
@@ -197,9 +199,6 @@ class Dispatcher:
             self.forgotten = True
         if self.draining:
             return
-        if changed:
-            for topic in self.topics.values():
-                self._due_times.own(topic, self._membership.shards(topic.name))
         if self._membership.some_overdue(now):
             self._due_times.look_at_all(self.topics[name] for name in self._spare())
         if self._membership.recovers and monotonic >= self._planner_at:
