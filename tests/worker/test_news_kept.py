@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from pywheel import JobQueue, ManualClock, StoreAway
-from pywheel.jobs.commands import Announce
+from pywheel.jobs.commands import Announce, Pause
 from pywheel.jobs.job import SHARDS, SLICE
-from pywheel.jobs.queries import GetNextLease
+from pywheel.jobs.queries import GetNextLease, ListTopics
 from tests.asked import when_asked
 from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
 
@@ -56,3 +56,16 @@ def test_a_worker_owns_all_slices_once_the_other_one_has_left_though_that_step_f
     world.go_on(worker, 2 * SHARDS * SLICE + 1_000)
     assert len(world.late) == 2 * SHARDS
     assert max(world.late) <= 10
+
+
+def test_a_pause_that_was_heard_in_a_step_that_failed_takes_effect_in_the_next_one(world, monkeypatch):
+    world.takes = 60.0
+    worker = SimulatedWorker(world, ["t"])
+    worker.turn()
+    world.queue.put_many(world.queue.job("t") for _ in range(2))
+    worker.turn()
+    world.fail_once(monkeypatch, ListTopics)
+    world.store.apply([Pause("t", paused=True)])
+    world.go_on(worker, 3_000)
+    assert world.troubles == 1
+    assert world.store.quiet("t", 0)

@@ -95,6 +95,7 @@ class Dispatcher:
         self._dead = dead
         self._rung = True
         self._heard_at = 0.0
+        self._paused = False  # whether topics were paused or resumed, and the others wait until this worker has obeyed
         self._announced = False
         self.forgotten = False
         """Whether the store had forgotten this worker, and the worker has announced itself again."""
@@ -164,11 +165,12 @@ class Dispatcher:
         if self._rung:
             if self._dead is not None and not self.draining:
                 self._dead.rung()
-            paused = self._due_times.hear()
+            self._paused |= self._due_times.hear()
             self._rung, self._heard_at = False, monotonic
-            if paused:
-                self._take_back_paused()
-                self._notifier.quiet()
+        if self._paused:
+            self._take_back_paused()
+            self._notifier.quiet()
+            self._paused = False  # after success only: no other hint comes
         for topic, blocked in self._leases.stuck(monotonic).items():
             if blocked:
                 topic.pool.runner.block()
