@@ -69,3 +69,22 @@ def test_a_pause_that_was_heard_in_a_step_that_failed_takes_effect_in_the_next_o
     world.go_on(worker, 3_000)
     assert world.troubles == 1
     assert world.store.quiet("t", 0)
+
+
+def test_a_horizon_that_the_store_did_not_take_is_published_in_the_next_step(world, monkeypatch):
+    worker = SimulatedWorker(world, ["t"])
+    worker.turn()
+    world.go_on(worker, 10_000, step=1_000)
+    publish, seen = worker.notifier.publish, []
+
+    def fail_once(horizon):
+        if not world.troubles:
+            raise StoreAway("it is away")
+        seen.append(horizon)
+        publish(horizon)
+
+    monkeypatch.setattr(worker.notifier, "publish", fail_once)
+    while not world.troubles:
+        world.go_on(worker, 1_000, step=1_000)
+    world.go_on(worker, 1_000, step=1_000)
+    assert [horizon > world.clock.wall() + 15_000 for horizon in seen] == [True]

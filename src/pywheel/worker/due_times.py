@@ -117,8 +117,8 @@ class DueTimes:
     def look(self, now: int) -> None:
         """Look up some of the topics that wait for it, in one query."""
         if now >= self._look_all_at:
-            self._look_all_at = now + self._between
             self._notifier.publish(now + self._between + _AHEAD)  # before the look: what it misses is hinted
+            self._look_all_at = now + self._between
             self.look_at_all()
         if not self._to_look:
             return
