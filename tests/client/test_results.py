@@ -12,6 +12,7 @@ from pywheel import BadBody, BadJob, JobQueue, NoSuchJob, Result, RetryLater, St
 from pywheel.jobs import Fixed
 from pywheel.jobs.commands import RESULT_MOST
 from pywheel.jobs.queries import GetStates, ListWorkers
+from pywheel.stores.notifier import Member
 from pywheel.testing import run_due
 from tests.asked import when_asked
 from tests.jobs.waiting import until, working
@@ -299,3 +300,45 @@ def test_who_waits_is_no_worker_for_people_and_none_that_owns_jobs(queue, pool):
         assert len(queue.store.ask(ListWorkers())) == 1
         queue.reschedule(id, 0)
         assert waiting.result(60)
+
+
+# ---- many that wait -------------------------------------------------------------------------------------------------
+
+
+class Crowd:
+    """A notifier of a listener, and its clock: at each of its waits, of 1 ms, another caller begins to wait."""
+
+    worker = "wait"
+
+    def __init__(self, queue, *, rings):
+        self.queue, self.rings = queue, rings
+        self.now = 1_000.0
+
+    def monotonic(self):
+        return self.now
+
+    def beat(self, behind):
+        pass
+
+    def members(self):
+        return (Member(self.worker, frozenset(), 0.0, 0),)
+
+    def wait(self, seconds):
+        self.now += 0.001
+        self.queue.calls.waits.enter(self.queue.get(self.queue.put("t", delay="1h")))
+        return self.rings
+
+
+@pytest.mark.parametrize(("rings", "most"), [(False, 0.51), (True, 0.01)])
+def test_new_callers_do_not_put_off_the_look_for_those_who_wait_already(monkeypatch, rings, most):
+    with JobQueue("memory:") as queue:
+        waits, crowd = queue.calls.waits, Crowd(queue, rings=rings)
+        monkeypatch.setattr(waits, "_begin", lambda: None)
+        monkeypatch.setattr("pywheel.client.completion_listener.time", crowd)
+        future = waits.enter(queue.get(queue.put("t", delay="1h", key="k")))
+        waits._turn(crowd, ("t",), announced=True)
+        queue.cancel(("t", "k"))
+        began = crowd.now
+        while not future.done() and crowd.now < began + 1:
+            waits._turn(crowd, ("t",), announced=False)
+        assert crowd.now - began <= most

@@ -132,12 +132,12 @@ class CompletionListener(StoreListener[Topic]):
             self._beat(notifier)
         if self._rung and now >= self._rest_until:
             self._rung = False
-            self._look(self._jobs(fresh=False))
+            self._look_at_all()
         elif now >= self._look_at:
-            self._look(self._jobs(fresh=False))
+            self._look_at_all()
             self._patience = min(2 * self._patience, _LOOKS[1])
         elif fresh := self._jobs(fresh=True):  # they may have ended before the call
-            self._look(fresh)
+            self._look(fresh)  # this puts off no look at the others, however often new calls come
         times = [self._beat_at, self._look_at, self._rest_until if self._rung else self._beat_at]
         self._rung |= notifier.wait(max(min(times) - time.monotonic(), 0.0))
 
@@ -147,8 +147,16 @@ class CompletionListener(StoreListener[Topic]):
             ids, self._fresh = list(self._fresh if fresh else self._waiting), set()
             return ids
 
-    def _look(self, ids: Sequence[int]) -> None:
-        """Check which of these jobs have ended. Queries take at most a fifth of the time, however many jobs wait."""
+    def _look_at_all(self) -> None:
+        """Check which jobs have ended. This takes at most a fifth of the time, however many jobs wait."""
+        asking = self._look(self._jobs(fresh=False))
+        now = time.monotonic()
+        least, times = _REST
+        self._rest_until = now + max(least, times * asking)
+        self._look_at = max(now + self._patience, self._rest_until)
+
+    def _look(self, ids: Sequence[int]) -> float:
+        """Check which of these jobs have ended; return for how many seconds the store was asked for their states."""
         asking = 0.0
         for some in (ids[first : first + _SOME] for first in range(0, len(ids), _SOME)):
             began = time.monotonic()
@@ -162,7 +170,4 @@ class CompletionListener(StoreListener[Topic]):
                     ended.append((id, state))
             for result in results(self._store, ended) if ended else ():
                 self._ended(result.id, result)
-        now = time.monotonic()
-        least, times = _REST
-        self._rest_until = now + max(least, times * asking)
-        self._look_at = max(now + self._patience, self._rest_until)
+        return asking
