@@ -342,3 +342,21 @@ def test_new_callers_do_not_put_off_the_look_for_those_who_wait_already(monkeypa
         while not future.done() and crowd.now < began + 1:
             waits._turn(crowd, ("t",), announced=False)
         assert crowd.now - began <= most
+
+
+def test_a_close_ends_all_waits_also_if_the_listener_ends_before_it_has_told_them(monkeypatch):
+    with JobQueue("memory:") as queue:
+        waits = queue.calls.waits
+        monkeypatch.setattr(waits, "_begin", lambda: None)
+        futures = [waits.enter(queue.get(queue.put("t", delay="1h"))) for _ in range(2)]
+        ended = waits._ended
+
+        def ended_beside_the_thread(id, outcome):
+            assert waits._over()
+            ended(id, outcome)
+
+        monkeypatch.setattr(waits, "_ended", ended_beside_the_thread)
+        waits.close()
+        for future in futures:
+            with pytest.raises(StoreClosed):
+                future.result(0)

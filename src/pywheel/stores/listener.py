@@ -122,9 +122,12 @@ class StoreListener(ABC, Generic[T]):
     def _over(self) -> bool:
         """Whether nobody waits any more. The next waiter begins another thread."""
         with self._mutex:
-            over = self._closed or not any(topic.waiters for topic in self._topics.values())
+            deserted = not any(topic.waiters for topic in self._topics.values())
+            if deserted:  # otherwise `close` tells those who still wait
+                self._topics = {}
+            over = self._closed or deserted
             if over:
-                self._thread, self._topics = None, {}
+                self._thread = None
             return over
 
     def _listen(self) -> None:
