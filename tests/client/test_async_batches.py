@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pywheel import JobExists, JobQueue, StoreClosed, StoreError
+from pywheel import JobExists, JobQueue, StoreBusy, StoreClosed, StoreError
 from pywheel.events import JobsPut
 from pywheel.jobs import Counts, NewJob
 from pywheel.jobs.commands import Cancel, Put, SetNote
+from pywheel.stores import open
+from pywheel.stores.contract import Locked
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
 
@@ -333,3 +335,58 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
     assert results.get(timeout=60) == 4711
     process.join(60)
     assert asyncio.run(queue.aio.put("t"))
+
+
+# ---- commands that wait for another program's transaction -----------------------------------------------------------
+
+
+class Holding(FaultyStore):
+    """A store in which keys are locked by another program, until they are tried again."""
+
+    def apply_each(self, commands, *, again=False):
+        if again:
+            return super().apply_each(commands)
+        keyed = [isinstance(one, Put) and one.jobs[0].key is not None for one in commands]
+        found = iter(super().apply_each([one for one, waits in zip(commands, keyed, strict=True) if not waits]))
+        return [Locked(10) if waits else next(found) for waits in keyed]
+
+
+@pytest.fixture
+def locked_keys(url):
+    with JobQueue(lambda: Holding(open(url))) as queue:
+        yield queue
+
+
+def test_a_command_that_waits_for_a_lock_fails_if_the_system_has_no_thread_that_tries_it_again(
+    locked_keys, monkeypatch
+):
+    start = threading.Thread.start
+
+    def refused(thread):
+        if thread.name == "pywheel-retries" and not over:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    over = []
+
+    async def program():
+        puts = [locked_keys.aio.put("t", key="k"), locked_keys.aio.put("t")]
+        found = await asyncio.wait_for(gathered(*puts), 5)
+        over.append(True)
+        return [*found, await locked_keys.aio.put("t", key="k")]
+
+    busy, *ids = asyncio.run(program())
+    assert isinstance(busy, StoreBusy)
+    assert all(locked_keys.get(id) for id in ids)
+
+
+def test_a_listener_may_close_the_queue_after_a_put_that_waited_for_a_lock(locked_keys):
+    locked_keys.events.listen(lambda event: locked_keys.close())
+
+    async def program():
+        return await locked_keys.aio.put("t", key="k")
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, program()).result(60)
+    until(lambda: not any(thread.name == "pywheel-retries" for thread in threading.enumerate()))

@@ -85,6 +85,7 @@ class AsyncGroupCommit:
         self._latest: tuple[Callable[[], asyncio.AbstractEventLoop | None], _Turn] = (lambda: None, _Turn())
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._retries: _Retries | None = None
         weakref.finalize(self, self._orders.put, None)  # a queue that was not closed leaves no thread behind
 
     def add(self, command: Command[R]) -> asyncio.Future[R]:
@@ -108,8 +109,9 @@ class AsyncGroupCommit:
         """End the thread after the commands that it has; later ones get StoreClosed. Idempotent."""
         with self._mutex:
             self._closed = True
-            thread = self._thread
-        if thread is threading.current_thread():  # a listener closes the queue: the thread ends after the rest
+            thread, retries = self._thread, self._retries
+        # A listener closes the queue: the thread ends after the rest.
+        if threading.current_thread() in (thread, retries and retries.thread):
             self._orders.put(None)
             return
         if thread is not None:
@@ -141,10 +143,11 @@ class AsyncGroupCommit:
         if self._closed:
             raise _closed()
         if self._thread is None or not self._thread.is_alive():
-            work = (weakref.ref(self), self._store, self._orders)
+            retries = _Retries(weakref.ref(self), self._store)
+            work = (weakref.ref(self), self._store, self._orders, retries)
             thread = threading.Thread(target=_work, args=work, name="pywheel-batches", daemon=True)
             thread.start()
-            self._thread = thread
+            self._thread, self._retries = thread, retries
         self._orders.put(order)
 
     def _refuse_left(self) -> None:
@@ -166,9 +169,10 @@ class AsyncGroupCommit:
         order.loop.call_soon(self._begin, order.loop, order.turn)
 
 
-def _work(of: weakref.ref[AsyncGroupCommit], store: Store, orders: SimpleQueue[_Order | None]) -> None:
+def _work(
+    of: weakref.ref[AsyncGroupCommit], store: Store, orders: SimpleQueue[_Order | None], retries: _Retries
+) -> None:
     """Carry orders to the store. Between orders the thread keeps no queue and no loop alive."""
-    retries = _Retries(of, store)
     while (order := orders.get()) is not None:
         outcomes = _outcomes(store, [command for command, _ in order.wishes])
         order, outcomes = retries.without_locked(order, outcomes)
@@ -232,15 +236,19 @@ class _Retries:
         self._store = store
         self._new: SimpleQueue[_Retry | None] = SimpleQueue()
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
 
     def without_locked(self, order: _Order, outcomes: list[Any]) -> tuple[_Order, list[Any]]:
         """Take the locked commands out of an order; return the rest, with its outcomes."""
         if not any(isinstance(outcome, Locked) for outcome in outcomes):
             return order, outcomes
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="pywheel-retries", daemon=True)
-            self._thread.start()
+        if self.thread is None:
+            thread = threading.Thread(target=self._work, name="pywheel-retries", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has none now
+                return order, [StoreBusy(str(one)) if isinstance(one, Locked) else one for one in outcomes]
+            self.thread = thread
         rest: list[_Wish] = []
         for wish, outcome in zip(order.wishes, outcomes, strict=True):
             if isinstance(outcome, Locked):
@@ -251,9 +259,9 @@ class _Retries:
 
     def close(self) -> None:
         """End the thread once all its commands are done, or their time is over."""
-        if self._thread is not None:
+        if self.thread is not None:
             self._new.put(None)
-            self._thread.join()
+            self.thread.join()
 
     def _work(self) -> None:
         pending: list[_Retry] = []
