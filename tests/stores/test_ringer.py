@@ -42,6 +42,48 @@ def test_at_the_end_all_that_waits_is_told(ringer):
     assert ringer.sent.get_nowait() == {"w": {1}}
 
 
+def test_a_system_without_threads_fails_no_writer_and_the_next_hint_takes_the_others_along(ringer, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        ringer.later([(1, 1, 0)], 0)
+    ringer.add({"v": set()})
+    assert ringer.sent.get(timeout=LIMIT) == {"v": set(), "w": {1}}
+
+
+def test_a_signal_handler_may_put_and_close_while_the_thread_starts(ringer, monkeypatch):
+    start, began = threading.Thread.start, []
+
+    def interrupted(thread):
+        if not began:
+            began.append(True)
+            ringer.add({"v": set()})
+            ringer.close()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    writer = threading.Thread(target=ringer.later, args=([(1, 1, 0)], 0), daemon=True)
+    start(writer)
+    assert ringer.sent.get(timeout=LIMIT) == {"v": set(), "w": {1}}
+
+
+def test_an_unforeseen_error_is_logged_and_later_hints_go_all_the_same(caplog):
+    sent = SimpleQueue()
+
+    def whom(jobs):
+        return hinted(jobs) if len(jobs) > 1 else jobs[1]
+
+    ringer = Ringer(sent.put, whom)
+    ringer.later([(1, 1, 0)], 0)
+    ringer.flush(LIMIT)
+    ringer.later([(1, 2, 0), (1, 3, 0)], 0)
+    assert sent.get(timeout=LIMIT) == {"w": {2, 3}}
+    ringer.close()
+    assert "IndexError" in caplog.text
+
+
 @pytest.mark.stress
 def test_a_flush_returns_once_all_before_it_was_sent():
     sent = []

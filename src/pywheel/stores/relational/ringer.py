@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from ..._errors import StoreError
 
 __all__ = ["Hints", "Jobs", "Ringer"]
 
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
 _MOST: Final = 2_000  # jobs that one worker is told of at once; with more it reads all again
 _APART: Final = 0.005  # seconds between looks for the workers that jobs concern
 _NEVER: Final = float("inf")
@@ -39,7 +41,7 @@ class Ringer:
         self._sleeps_until = 0.0  # a caller with an earlier time rings the bell
         self._looked = 0.0
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may put, or close the store, while the thread starts
         self._closed = False
 
     def add(self, hints: Hints) -> None:
@@ -65,9 +67,17 @@ class Ringer:
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
-                    thread = threading.Thread(target=self._run, name="pywheel-ringer", daemon=True)
-                    thread.start()
-                    self._thread = thread
+                    self._start()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="pywheel-ringer", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has none now: the next hint tries again
+            self._thread = None
+        except BaseException:  # from a signal handler
+            self._thread = None
+            raise
 
     def _run(self) -> None:
         while True:
@@ -91,12 +101,16 @@ class Ringer:
             if by == _NEVER:
                 return
             self._sleeps_until = 0  # the loop finds what is added from here on before it sleeps again
-            with suppress(StoreError):  # workers read all in time; the next hint may get through
+            try:
                 if jobs:
                     self._looked = time.monotonic()
                     _merge(hints, self._whom(jobs))
                 if hints:
                     self._send(hints)
+            except StoreError:  # workers read all in time; the next hint may get through
+                pass
+            except Exception:
+                _LOGGER.exception("workers were not told of changes; they find them a little later")
             for event in sent:
                 event.set()
 
@@ -105,7 +119,7 @@ class Ringer:
         self._closed = True
         self._bell.put(None)
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(1.0)
 
 
