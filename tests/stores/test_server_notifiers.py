@@ -257,3 +257,37 @@ def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(sql_se
         mine.close()
         assert any(id in (ids or ()) for hints in sent for ids in hints.values())
         ears.close()
+
+
+def entered_anew(ears):
+    """Break the session of a notifier, and have it make its row anew."""
+    ears._deaf()
+    ears._behind = None
+    ears.beat(0)
+
+
+def test_one_whose_session_broke_is_told_of_puts_before_it_publishes_its_horizon_again(sql_server):
+    url = sql_server.url()
+    with open(url) as store, open(url) as other:
+        ears = listening(store)
+        entered_anew(ears)
+        settle(ears)
+        put(other)
+        other._presence.flush()
+        until(lambda: ears.wait(0.1), 20)
+        assert ears.hints().due
+        ears.close()
+
+
+def test_a_pause_waits_for_one_whose_session_broke_until_it_says_that_nothing_starts(sql_server):
+    with open(sql_server.url()) as store:
+        ears = listening(store)
+        put(store)
+        store.apply([ops.Pause("t", True)])
+        entered_anew(ears)
+        assert not store.quiet("t", 0)
+        assert ears.hints().reload
+        assert not store.quiet("t", 0)
+        ears.quiet()
+        assert store.quiet("t", 0)
+        ears.close()

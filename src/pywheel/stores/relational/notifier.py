@@ -66,6 +66,7 @@ class RelationalNotifier(ServerNotifier):
         self._lock = threading.RLock()  # the thread that closes it may not be the one that asks
         self._entered: Any = None  # the session that this worker's row names
         self._written = -1  # the horizon that others see
+        self._stopped: int | None = None  # the last pause after which nothing starts here, as others see it
         self._noted: dict[int, None] = {}  # jobs that changed, in order
         self._first: int | None = None  # the first due time of some topics, as of the last beat
         self._beats = 0
@@ -113,12 +114,16 @@ class RelationalNotifier(ServerNotifier):
         session = self._heard_by()
         text = (
             f"INSERT INTO member (name, beat, horizon, behind, stopped, {', '.join(columns)}) VALUES "
-            "(:name, {now}, -1, 0, (SELECT coalesce(max(stirred), 0) FROM topic), "
+            "(:name, {now}, :horizon, 0, "
+            "(SELECT coalesce(least(:stopped, coalesce(max(stirred), 0)), max(stirred), 0) FROM topic), "
             f"{', '.join(columns.values())}) {{else name: beat, horizon, behind, stopped, {', '.join(columns)}}}"
         )
-        values = {**self._me, "listens": self._store.notifies}
+        # A row that is made anew says what it has said; an emptied store has begun to count pauses anew.
+        said = {"horizon": self._written, "stopped": self._stopped}
+        values = {**self._me, **said, "listens": self._store.notifies}
         [(stopped,)] = self._ask(Do(text, values), Select(f"SELECT stopped FROM {_MINE}", self._me))
-        self._read, self._entered = int(stopped), session
+        self._stopped, self._entered = int(stopped), session
+        self._read = max(self._read, self._stopped)
 
     def _set(self, column: str, value: int) -> bool:
         """Write a column of the row; return whether the row is there, with this session."""
@@ -265,7 +270,6 @@ class RelationalNotifier(ServerNotifier):
         """Write into the row; make it anew if others have deleted it, or the connection broke."""
         if not write():
             self._enter()
-            self._written = -1
             self._read_all()
             write()
 
@@ -301,6 +305,7 @@ class RelationalNotifier(ServerNotifier):
         """Announce that nothing starts here any more of topics that were paused at the last reload of `hints`."""
         if not self._over:
             self._present(partial(self._set, "stopped", self._read))
+            self._stopped = self._read
 
     def close(self) -> None:
         """Stop listening and leave. Others were told when this returns, so that the process may end."""
