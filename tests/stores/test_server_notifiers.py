@@ -291,3 +291,21 @@ def test_a_pause_waits_for_one_whose_session_broke_until_it_says_that_nothing_st
         ears.quiet()
         assert store.quiet("t", 0)
         ears.close()
+
+
+def test_a_job_that_is_put_while_its_worker_takes_its_hints_comes_with_the_next_ones(sql_server):
+    with open(sql_server.url()) as store:
+        ears = listening(store)
+
+        class Taken(dict):
+            """Hints that the worker's thread takes as another one adds to them."""
+
+            def update(self, jobs):
+                ears.hints()
+                super().update(jobs)
+
+        ears._noted = Taken()
+        [id] = put(store)
+        hints = ears.hints()
+        assert hints.reload or [due.id for due in hints.due] == [id]
+        ears.close()

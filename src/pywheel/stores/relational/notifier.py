@@ -226,6 +226,7 @@ class RelationalNotifier(ServerNotifier):
             noted.update(dict.fromkeys(near))
             if len(noted) > _KEPT:
                 self._noted = {}
+            if noted is not self._noted:  # or `hints` has just taken them, perhaps without these
                 self._reload = True
             self._rung = True
             self.wake()
