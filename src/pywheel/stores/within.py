@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutine, iscoroutinefunction, ismethod
+from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from .._errors import BadJob, JobExists, PywheelError, StoreError
@@ -225,7 +226,7 @@ class CommitWatch:
         self._watched: dict[tuple[int, int | None], tuple[float, Callable[[], None]]] = {}
         """The end of the watch, and the function to call, by job and its new due time: None for a new job."""
         self._pause = _LOOKS[0]
-        self._news = threading.Event()
+        self._news: SimpleQueue[None] = SimpleQueue()  # no Event, whose lock that handler would find taken
         self._running = False
         self.closed = False
 
@@ -234,10 +235,11 @@ class CommitWatch:
         with self._lock:
             self._watched[id, due] = (time.monotonic() + _PATIENCE, tell)
             self._pause = _LOOKS[0]
-            self._news.set()
+            self._news.put(None)
             if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, name="pywheel-commits", daemon=True).start()
+                with suppress(RuntimeError):  # the system has no thread now: the next change takes this one along
+                    threading.Thread(target=self._run, name="pywheel-commits", daemon=True).start()
+                    self._running = True
 
     def _run(self) -> None:
         while True:
@@ -247,8 +249,11 @@ class CommitWatch:
                 if not self._watched or self.closed:
                     self._running = False
                     return
-                self._news.clear()
-            self._news.wait(pause)
+                with suppress(Empty):
+                    while True:  # this look serves them all
+                        self._news.get_nowait()
+            with suppress(Empty):
+                self._news.get(timeout=pause)
             self._look()
 
     def _look(self) -> None:
@@ -276,4 +281,4 @@ class CommitWatch:
         """Tell of the changes that are there by now, and stop watching."""
         self.flush()
         self.closed = True
-        self._news.set()
+        self._news.put(None)
