@@ -3,6 +3,7 @@
 import math
 import sys
 import threading
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -108,3 +109,21 @@ def test_threads_lose_no_event():
     for thread in threads:
         thread.join()
     assert tally.count("lateness") == 20_000
+
+
+def test_a_signal_handler_may_put_while_a_put_of_its_thread_is_counted():
+    tally = Tally()
+
+    class Interrupted(Counter):
+        def __setitem__(self, name, count):
+            if not self:
+                super().__setitem__(name, count)
+                tally(e.JobsPut("other", 2))
+            super().__setitem__(name, count)
+
+    tally.counters = Interrupted()
+    program = threading.Thread(target=tally, args=(e.JobsPut("t", 1),), daemon=True)
+    program.start()
+    program.join(10)
+    assert not program.is_alive()
+    assert dict(tally.counters) == {("put", "t"): 1, ("put", "other"): 2}

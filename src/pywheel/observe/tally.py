@@ -137,7 +137,7 @@ class Tally:
     """
 
     def __init__(self, *, edges: Sequence[float] = _EDGES) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may put while its thread counts a put
         self._edges = edges
         self.counters: Counter[tuple[str, str]] = Counter()
         """By (name, topic); the topic of ``store_error`` and ``clock_step`` is ""."""
