@@ -360,3 +360,25 @@ def test_a_close_ends_all_waits_also_if_the_listener_ends_before_it_has_told_the
         for future in futures:
             with pytest.raises(StoreClosed):
                 future.result(0)
+
+
+@pytest.mark.parametrize("within", ["_begin", "_leave"])
+def test_a_signal_handler_may_close_the_queue_while_its_thread_begins_or_ends_a_wait(monkeypatch, within):
+    with JobQueue("memory:") as queue:
+        id, waits, found = queue.put("t", delay="1h"), queue.calls.waits, []
+        method = getattr(waits, within)
+
+        def interrupted(*arguments):
+            queue.close()
+            method(*arguments)
+
+        def program():
+            with pytest.raises((StoreClosed, WaitTimeout)) as raised:
+                queue.wait(id, 0.001 if within == "_leave" else None)
+            found.append(raised.type)
+
+        monkeypatch.setattr(waits, within, interrupted)
+        thread = threading.Thread(target=program, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert found == [WaitTimeout if within == "_leave" else StoreClosed]

@@ -62,20 +62,23 @@ class CompletionListener(StoreListener[Topic]):
         """Wait for a job until `leave`; return a future of its result. StoreClosed; RuntimeError: no thread."""
         future: Future[Result] = Future()
         with self._mutex:
-            if self._closed:
-                raise StoreClosed("the queue was closed: open another one")
-            if job.id not in self._waiting:
-                self._waiting[job.id] = job.topic, set()
-                self._fresh.add(job.id)
-                self._topics.setdefault(job.topic, Topic()).waiters[job.id] = None
-            self._waiting[job.id][1].add(future)
             try:
+                self._refuse_closed()
+                if job.id not in self._waiting:
+                    self._topics.setdefault(job.topic, Topic()).waiters[job.id] = None
+                    self._fresh.add(job.id)
+                self._waiting.setdefault(job.id, (job.topic, set()))[1].add(future)
                 self._begin()
-            except RuntimeError:
+                self._refuse_closed()  # by a signal handler meanwhile
+            except (RuntimeError, StoreClosed):
                 self._leave(job.id, future)
                 raise
         self._wake()
         return future
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreClosed("the queue was closed: open another one")
 
     def leave(self, id: int, future: Future[Result]) -> None:
         """Stop waiting. Idempotent."""

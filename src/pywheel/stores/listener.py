@@ -64,7 +64,7 @@ class StoreListener(ABC, Generic[T]):
 
     def _after_fork(self) -> None:
         """Begin without a thread: at first, and in a forked child. The notifier and the waiters are the parent's."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # a signal handler may close the store
         self._topics: dict[str, T] = {}
         self._announced: tuple[str, ...] = ()
         self._closed = False
