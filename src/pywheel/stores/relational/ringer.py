@@ -101,18 +101,21 @@ class Ringer:
             if by == _NEVER:
                 return
             self._sleeps_until = 0  # the loop finds what is added from here on before it sleeps again
-            try:
-                if jobs:
-                    self._looked = time.monotonic()
-                    _merge(hints, self._whom(jobs))
-                if hints:
-                    self._send(hints)
-            except StoreError:  # workers read all in time; the next hint may get through
-                pass
-            except Exception:
-                _LOGGER.exception("workers were not told of changes; they find them a little later")
+            self._ring(hints, jobs)
             for event in sent:
                 event.set()
+
+    def _ring(self, hints: Hints, jobs: Jobs) -> None:
+        try:
+            if jobs:
+                self._looked = time.monotonic()
+                _merge(hints, self._whom(jobs))
+            if hints:
+                self._send(hints)
+        except StoreError:  # workers read all in time; the next hint may get through
+            pass
+        except Exception:  # the thread goes on, whatever the error
+            _LOGGER.exception("workers were not told of changes; they find them a little later")
 
     def close(self) -> None:
         """End the thread, once it has sent what waits."""
