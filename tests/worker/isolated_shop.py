@@ -1,7 +1,8 @@
 """A program with isolated handlers, as `isolated_shop` of its folder: a job's body says what it does.
 
 The store and the ledger come from the environment, so that each child opens them anew. SHOP_MARGIN is how many ms a
-lease is longer than its ttr: the time that a busy machine may take to report a killed handler to the store.
+lease is longer than its ttr: the time that a busy machine may take to report a killed handler to the store. While
+there is a file SHOP_GATE, the program is not imported.
 """
 
 import asyncio
@@ -13,10 +14,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from pywheel import BadBody, Fixed, GiveUp, JobExists, JobQueue, NotNow, RetryLater
 from pywheel.events import WorkerDrains
 from pywheel.jobs.handler import current_job
+
+while Path(os.environ.get("SHOP_GATE", "/nowhere")).exists():
+    time.sleep(0.01)
 
 queue = JobQueue(
     os.environ["SHOP_STORE"], listeners=[lambda event: isinstance(event, WorkerDrains) and note("drains", os.getpid())]

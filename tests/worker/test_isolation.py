@@ -191,6 +191,16 @@ def test_a_child_that_ends_while_it_is_idle_costs_no_attempt(queue, start, ledge
         assert (job.state, job.attempt) == (State.DONE, 1)
 
 
+def test_a_job_does_not_wait_for_a_child_that_starts_while_another_one_is_idle(queue, start, ledger, tmp_path):
+    gate = tmp_path / "gate"
+    start(SHOP_GATE=str(gate))
+    finished(queue, put(queue, "nothing"))
+    gate.touch()  # a second child starts, and imports for as long as the test
+    first, second = put(queue, "nap"), put(queue, "nothing")
+    assert [(finished(queue, id).state, queue.get(id).attempt) for id in (first, second)] == [(State.DONE, 1)] * 2
+    assert len(ledger.pids()) == 1
+
+
 @pytest.mark.parametrize("deed", ["sleep", "shell", "greedy", "nothing"])
 def test_children_end_with_a_worker_that_is_killed(queue, start, ledger, deed):
     worker = start()
@@ -398,7 +408,7 @@ def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_st
     def starts(child):
         starting.set()
         paused.wait(60)
-        wait(child)
+        return wait(child)
 
     monkeypatch.setattr(_Child, "wait_until_ready", starts)
     queue.handler("t", isolate=True)(does_nothing)

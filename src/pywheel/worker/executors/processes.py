@@ -38,6 +38,7 @@ from .threads import ThreadPool, Threads
 __all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool", "receive", "send"]
 
 _STARTS: Final = 60.0  # seconds that a child may take to import its module
+_TURN: Final = 0.02  # seconds between looks whether another child is idle while one starts
 _LOOK: Final = 1.0  # seconds between looks whether a silent child still exists
 _TRIES: Final = 20  # children that may turn out to have ended before a job counts as failed
 _ENDS: Final = 0.5  # seconds for idle children to end by themselves
@@ -117,6 +118,7 @@ class Isolated:
         }
         self._mutex = threading.Lock()
         self._idle: list[_Child] = []
+        self._starting: list[_Child] = []  # that no job waits for
         self._all: set[_Child] = set()
         self._closed = threading.Event()
 
@@ -148,7 +150,7 @@ class Isolated:
         """End all children, in half a second at most. Those that handle a job are killed at once."""
         with self._mutex:
             self._closed.set()
-            idle, self._idle = self._idle, []
+            idle, self._idle, self._starting = [*self._idle, *self._starting], [], []
             busy = self._all.difference(idle)
             self._all = set()
         for child in busy:
@@ -160,23 +162,31 @@ class Isolated:
             child.end(max(end - time.monotonic(), 0.0))
 
     def _child(self) -> _Child:
-        """Return the idle child that was used last, or a new one."""
-        with self._mutex:
-            if self._closed.is_set():
-                raise HandlerDied("the worker has stopped")
-            if self._idle:
-                return self._idle.pop()
-        child = _Child(self._setup)
-        with self._mutex:
-            self._all.add(child)
-            if self._closed.is_set():
-                child.kill()
-        try:
-            child.wait_until_ready()
-        except BaseException:
-            self._put_back(child, sound=False)
-            raise
-        return child
+        """Return the idle child that was used last, or a new one if that is ready before another one is idle."""
+        starting = None
+        while True:
+            with self._mutex:
+                if self._closed.is_set():
+                    break
+                if self._idle:
+                    if starting is not None:
+                        self._starting.append(starting)
+                    return self._idle.pop()
+                if starting is None and self._starting:
+                    starting = self._starting.pop()
+            if starting is None:
+                starting = _Child(self._setup)
+                with self._mutex:
+                    self._all.add(starting)
+            try:
+                if starting.wait_until_ready():
+                    return starting
+            except BaseException:
+                self._put_back(starting, sound=False)
+                raise
+        if starting is not None:
+            self._put_back(starting, sound=False)
+        raise HandlerDied("the worker has stopped")
 
     def _put_back(self, child: _Child, *, sound: bool) -> None:
         """Keep a child for the next job if it is sound, or end it."""
@@ -218,13 +228,18 @@ class _Child:
         self._life = ends
         self._mutex = threading.Lock()
         self._ended = False
+        self._setup: dict[str, Any] | None
         self._setup = {**setup, "prepare": _preparation(setup["function"][0]), "log": logs.present()}
-
-    def wait_until_ready(self) -> None:
-        """Wait until the child can handle jobs. HandlerDied if it cannot, HandlerTimeout."""
         self._limit = time.monotonic() + _STARTS
+
+    def wait_until_ready(self) -> bool:
+        """Wait for a turn; return whether the child can handle jobs. HandlerDied if it never can, HandlerTimeout."""
         try:
-            self._send(json.dumps(self._setup).encode())
+            if self._setup is not None:
+                self._send(json.dumps(self._setup).encode())
+                self._setup = None
+            if not wait([self._socket], _TURN) and self._process.poll() is None and time.monotonic() < self._limit:
+                return False
             failed = json.loads(self._receive())
         except TimeoutError:
             raise HandlerTimeout(f"the handler's process was not ready within {_STARTS:g} s") from None
@@ -232,6 +247,7 @@ class _Child:
             raise HandlerDied(f"the handler's process ended before it was ready: {self._reason()}") from None
         if failed:
             raise HandlerDied(f"the handler's process cannot import it: {failed}")
+        return True
 
     def handle(
         self, job: Job, seconds: float | None, carried: Mapping[str, str], begin_by: float
