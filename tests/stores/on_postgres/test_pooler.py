@@ -58,6 +58,16 @@ def test_workers_that_look_for_hints_work_behind_it(url):
                 assert finished(queue, producer.put("t")).state is State.DONE
 
 
+def test_a_connection_of_the_caller_that_prepares_statements_is_told_how_not_to(pgbouncer_server, url):
+    def put_often():
+        for _ in range(20):  # there are fewer sessions: one has the statements of another connection
+            with pgbouncer_server.connect(autocommit=False, prepare_threshold=0) as theirs:
+                queue.put("t", connection=theirs)
+
+    with JobQueue(url) as queue, pytest.raises(NotAStore, match="prepare_threshold=None"):
+        put_often()
+
+
 def test_producers_behind_it_are_heard_by_workers_that_are_not(pgbouncer_server, url):
     straight = pgbouncer_server.behind.again(url)
     with JobQueue(straight) as queue, JobQueue(url) as producer:

@@ -129,6 +129,7 @@ _USER: Final = "give the right user and password, in the address or in PGPASSWOR
 _CROWDED: Final = "raise max_connections on the server, or let fewer processes connect"
 _DATABASE: Final = "create the database, or give the name of another"
 _GRANT: Final = "grant what docs/stores-postgres.md lists"
+_PREPARED: Final = "behind a pooler add ?prepare=off, and give a connection of your own prepare_threshold=None"
 _REPLICA: Final = "this is a replica, or read-only: give the primary's address"
 _SAYINGS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
     ("UniqueViolation SerializationFailure DeadlockDetected", Conflict, "others change the same: try again"),
@@ -144,7 +145,7 @@ _SAYINGS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
     ("LockNotAvailable", MetLock, "try again; if it was lock_timeout, set it to 0 for this role"),
     ("IdleInTransactionSessionTimeout IdleSessionTimeout", StoreAway, "this process was stopped: try again"),
     ("UndefinedTable UndefinedColumn InvalidSchemaName", NotAStore, "run `pywheel migrate`"),
-    ("InvalidSqlStatementName DuplicatePreparedStatement", NotAStore, "behind a pooler add ?prepare=off"),
+    ("InvalidSqlStatementName DuplicatePreparedStatement", NotAStore, _PREPARED),
     ("DataCorrupted IndexCorrupted", StoreCorrupt, "restore it, or REINDEX"),
     ("ProgramLimitExceeded DataError", BadJob, "the server does not take it"),
 )
