@@ -52,7 +52,7 @@ NONSENSE = {
     "limit": [2**63, 10**400_000, 0, 1.5],
     "state": ["asleep"],
     "key": [7, ""],
-    "error": [b"x"],
+    "error": [b"x", ""],
     "due_from": [datetime(2030, 1, 1)],
     "due_until": [5],
     "topic": [""],

@@ -135,7 +135,7 @@ def test_json_may_say_that_it_is_utf_8_and_be_wide(api, queue, kind, body):
         ("/v1/jobs?colour=1", "colour"), ("/v1/jobs?limit=0", "limit"), ("/v1/jobs?limit=1001", "limit"),
         ("/v1/jobs?limit=x", "limit"), ("/v1/jobs?state=asleep", "state"), ("/v1/jobs?state=null", "state"),
         ("/v1/jobs?due_from=null", "due_from"), ("/v1/jobs?due_until=0.5", "due_until"),
-        ("/v1/jobs?topic=", "topic"), ("/v1/jobs?due_from=x", "due_from"),
+        ("/v1/jobs?topic=", "topic"), ("/v1/jobs?error=", "error"), ("/v1/jobs?due_from=x", "due_from"),
         ("/v1/jobs?due_from=2040-01-01T00:00:00", "due_from"), ("/v1/jobs?body=x", "body"),
         ("/v1/jobs?cursor=%FF", None), ("/v1/jobs?limit=1&limit=2", None), ("/v1/jobs?topic=%ff", None),
         ("/v1/jobs?token=secret", "token"), ("/v1/topics?x=1", "x"), ("/v1/jobs/by-key?topic=a", "key"),

@@ -292,18 +292,12 @@ def filter_of(topic: str | None, state: State | str | None, words: FilterWords) 
     return Filter(**{word: check(said[word], word) for word, check in _CHECKS.items() if said.get(word) is not None})
 
 
-def _error(error: Any, _: str) -> str:
-    if not isinstance(error, str):
-        raise BadJob(f"error must be a text, not {type(error).__name__}")
-    return error
-
-
 # An empty text is refused: a variable that a script has not set would match every job.
 _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     **dict.fromkeys(("topic", "key", "text", "header", "worker"), name),
     **dict.fromkeys(("due_from", "due_until"), moment),
     "state": lambda state, _: state_of(state),
-    "error": _error,
+    "error": lambda error, _: name(error, "part of an error"),
     "priority": lambda priority, word: whole(priority, word, PRIORITIES, -PRIORITIES),
 }
 

@@ -210,7 +210,7 @@ class Filter(In):
     key: Key | None = None
     due_from: Moment | None = None
     due_until: Moment | None = None
-    error: Annotated[str, says("The last error contains this text.", max_length=1_000)] | None = None
+    error: Annotated[str, _searched("The last error contains this text.")] | None = None
     text: Annotated[str, _searched("The body contains this text.")] | None = None
     header: Annotated[str, _searched("It has this header, or of `name=value` this value.")] | None = None
     worker: WorkerName | None = None
