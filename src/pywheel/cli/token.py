@@ -39,7 +39,7 @@ def add(
     note_: Annotated[str, typer.Option("--note", help="The holder, as a note for people.")] = "",
 ) -> None:
     """Make a token, and print it: it is not shown again."""
-    scopes, patterns, end = _scopes(scope, role), parts(",".join(topics or ())) or ["*"], _end(until)
+    scopes, patterns, end = _scopes(scope, role), ["*"] if topics is None else parts(",".join(topics)), _end(until)
     with on.opened() as queue:
         tokens = Tokens(queue.store)
         secret = tokens.add(scopes, patterns, end, note_)

@@ -89,7 +89,7 @@ def work(
     of the grace. A second signal ends the grace.
     """
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    options: WorkerOptions = {"topics": parts(topics) or None, "concurrency": concurrency}
+    options: WorkerOptions = {"topics": None if topics is None else parts(topics), "concurrency": concurrency}
     options |= {"grace": span(grace), "keep": kept_for(keep)}
     terms = Terms(store, options, processes, log_format, metrics)
     duration(span(grace), "--grace", error=BadOption)
