@@ -109,7 +109,10 @@ class Access:
     ) -> None:
         self.open = mode == "open"
         self.tokens: Any = None if self.open else tokens
-        self.proxies = frozenset(proxies)
+        try:
+            self.proxies = frozenset(str(ipaddress.ip_address(proxy)) for proxy in proxies)
+        except ValueError as error:
+            raise BadOption(f"a proxy is named by its address: {error}") from None
         self.sign_in = sign_in
         self.failures = Failures()
         # Tokens that were good when they were looked up, and until when that is trusted; the latest are last.

@@ -49,6 +49,7 @@ def app(
 
     Raises:
         ValueError: there is no such access, or `sign_in` is given for an open server.
+        BadOption: a proxy is not an address.
     """
     if access not in ("tokens", "open"):
         raise ValueError(f"access must be 'tokens' or 'open', not {access!r:.40}")
