@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pywheel import BadJob, BadOption, Fixed, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
+from pywheel.execution.ticks import admit
 from pywheel.jobs import cron
-from pywheel.jobs.commands import Ack, Put, SetNote
+from pywheel.jobs.commands import Ack, ClaimPolicy, Put, Reserve, SetNote
+from pywheel.jobs.handler import NotNow
 from pywheel.jobs.queries import GetNote, ListNotes
 from pywheel.jobs.schedule import Schedule, written
 from pywheel.stores.front import Front
@@ -286,6 +288,21 @@ def test_a_tick_waits_for_the_one_before_and_they_keep_their_order(queue, clock)
     assert found == ["10", "20", "30", "40", "50"]
 
 
+@pytest.mark.parametrize(("waited", "delay"), [(0, 100), (8, 1000), (3600, 10_000)])
+def test_a_tick_that_gives_way_looks_again_after_an_eighth_of_its_wait(queue, ran, clock, waited, delay):
+    queue.schedules.set("s", "work", every="10s", overlap="queue", catch_up="all")
+    run_due(queue)
+    reserve = Reserve("work", 1, ClaimPolicy(ttr=10**8, max_attempts=3), "w")
+    clock.advance(10)
+    queue.calls.apply(reserve)
+    clock.advance(10)
+    [second] = queue.calls.apply(reserve)
+    clock.advance(waited)
+    with pytest.raises(NotNow) as raised:
+        admit(queue.store, second._replace(due=clock.wall()))  # it was given back before
+    assert raised.value.delay == delay
+
+
 def test_a_failed_tick_is_tried_again_though_others_have_come(queue, clock):
     found = []
 
@@ -422,12 +439,21 @@ def test_a_planner_job_that_somebody_deleted_comes_back_with_the_next_change(que
     assert len(ran) == len(set(ran)) == 20
 
 
-def test_what_a_planner_of_old_has_put_after_the_change_gives_way(queue, ran, clock):
+@pytest.mark.parametrize("every", [5, 15])
+def test_what_a_planner_of_old_has_put_after_the_change_gives_way(queue, ran, clock, every):
     old = queue.schedules.set("s", "work", every="10s")
-    queue.schedules.set("s", "work", every="5s")
+    queue.schedules.set("s", "work", every=f"{every}s")
     queue.calls.apply(Put(tuple(old.job(tick) for tick in old.ticks(clock.wall(), clock.wall() + 30_000))))
     pass_time(queue, clock, 30)
-    assert times(ran) == [f"12:00:{s:02}" for s in range(5, 31, 5)]
+    assert times(ran) == [f"12:00:{s:02}" for s in range(every, 31, every)]
+
+
+def test_what_a_planner_of_old_has_put_after_the_removal_is_cancelled(queue, ran, clock):
+    old = queue.schedules.set("s", "work", every="10s")
+    queue.schedules.delete("s")
+    [id] = queue.calls.apply(Put((old.job(clock.wall() + 10_000),)))
+    pass_time(queue, clock, 10)
+    assert (ran, queue.get(id).state) == ([], State.CANCELLED)
 
 
 @contextmanager
