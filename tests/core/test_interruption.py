@@ -234,3 +234,14 @@ def interrupted_at_each_place(wheel_class, call):
         assert [name for name in rest if name in kept] == [name for name in order if name in kept]
         assert len(world.wheel) == 0
         world.wheel._check()
+
+
+def test_after_an_interrupt_the_collected_timers_are_there_and_no_others():
+    wheel = load("pure").TimingWheel()
+    wheel.schedule(5, "collected")
+    wheel._collect_some(5, 1)
+    wheel.schedule(5, "later")
+    wheel._levels = None  # as a call leaves it that is interrupted before it changes anything
+    assert wheel._pop(2) == ["collected"]
+    wheel._collect_some(5, 1)
+    assert wheel._pop(2) == ["later"]
