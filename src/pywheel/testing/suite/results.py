@@ -38,14 +38,14 @@ class ResultTests(StoreTests):
             assert self.last(self.done(result)).result == result
 
     def test_of_many_acks_each_keeps_its_own_result(self) -> None:
-        ids = [self.put(key=f"k{n}" if n % 2 else None) for n in range(6)]
+        ids = [self.put(key=f"k{n}" if n % 2 else None) for n in range(40)]
         jobs = {job.id: job for job in self.reserve()}
-        results = [None if n % 3 == 0 else b"%d" % n for n in range(6)]
+        results = [None if n % 3 == 0 else b"%d" % n for n in range(40)]
         acks = [Ack(id, jobs[id].claims, result) for id, result in zip(ids, results, strict=True)]
-        assert self.store.apply(acks) == [True] * 6
+        assert self.store.apply(acks) == [True] * 40
         assert [self.last(id).result for id in ids] == results
         assert [rows[-1].result for rows in self.ask(GetHistories(ids))] == results
-        assert self.counts() == Counts(done=6)
+        assert self.counts() == Counts(done=40)
 
     def test_an_ack_that_comes_too_late_leaves_no_result(self) -> None:
         job = self.begun()
