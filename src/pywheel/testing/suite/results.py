@@ -118,6 +118,11 @@ class ResultTests(StoreTests):
         assert self.ask(GetStates(asked)) == [delayed_state, *others, delayed_state]
         assert self.ask(GetStates([])) == []
 
+    def test_an_id_that_no_job_can_have_has_no_state_and_no_history(self) -> None:
+        ids = (2**63, -(2**70), 0, self.put(), -1, 2**70)
+        assert self.ask(GetStates(ids)) == [None, None, None, State.DELAYED, None, None]
+        assert self.ask(GetHistories(ids)) == [[]] * 6
+
     def test_a_state_is_that_of_a_lease_that_is_over(self) -> None:
         again, spent = self.put(), self.put(max_attempts=1)
         self.reserve()
