@@ -121,6 +121,22 @@ def test_a_claim_is_as_many_statements_for_many_jobs_as_for_one(store):
     assert max(backoffs) <= 7_500
 
 
+@pytest.mark.parametrize(
+    ("table", "write", "seconds"),
+    [
+        ("note", lambda name: ops.SetNote(name, b"", 10), 0.01),
+        ("nonce", lambda name: ops.Put((NewJob("t", b"b", NOW),), name), 32 * 86_400),
+    ],
+)
+@pytest.mark.parametrize("together", [1, 12])
+def test_what_is_kept_for_a_time_is_forgotten_as_fast_as_it_is_written(store, clock, table, write, seconds, together):
+    for number in range(10):
+        store.apply([write(f"{number} {other}") for other in range(together)])
+        clock.advance(seconds)
+    [[left]] = store._connection.execute(f"SELECT count(*) FROM {table}")
+    assert left <= 2 * together
+
+
 # ---- forecasts ------------------------------------------------------------------------------------------------------
 
 

@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 
 from pywheel import BadOption, Supervisor
+from pywheel.execution.loading import load
 from tests.worker.supervised import HERE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+
+
+def test_what_is_no_queue_is_refused_when_it_is_imported():
+    with pytest.raises(BadOption, match="path in os is not a JobQueue"):
+        load("os:path")
 
 
 @pytest.mark.stress
