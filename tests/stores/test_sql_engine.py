@@ -12,8 +12,9 @@ from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.limits import Limits
-from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, ListEnded, ListJobs
+from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, GetPage, ListEnded, ListJobs
 from pywheel.stores import open
+from pywheel.stores.sql import lists
 from pywheel.stores.sqlite import dialect
 from tests.stores.files import NOW, TERMS, put, traced
 
@@ -121,20 +122,49 @@ def test_a_claim_is_as_many_statements_for_many_jobs_as_for_one(store):
     assert max(backoffs) <= 7_500
 
 
-@pytest.mark.parametrize(
-    ("table", "write", "seconds"),
-    [
-        ("note", lambda name: ops.SetNote(name, b"", 10), 0.01),
-        ("nonce", lambda name: ops.Put((NewJob("t", b"b", NOW),), name), 32 * 86_400),
-    ],
-)
+def notes(store, names):
+    store.apply([ops.SetNote(name, b"", 10) for name in names])
+
+
+def nonces(store, names):
+    store.apply([ops.Put((NewJob("t", b"b", NOW),), name) for name in names])
+
+
+def deaths(store, names):
+    put_many(store, len(names))
+    store.apply([ops.Reserve("t", len(names), ClaimPolicy(1_000, 1), "w")])
+    store.clock.advance(1)
+    [ended] = store.apply([ops.Expire(len(names))])
+    assert len(ended.dead) == len(names)
+
+
 @pytest.mark.parametrize("together", [1, 12])
-def test_what_is_kept_for_a_time_is_forgotten_as_fast_as_it_is_written(store, clock, table, write, seconds, together):
+@pytest.mark.parametrize(("write", "days"), [(notes, 1), (nonces, 32), (deaths, 1)])
+def test_what_is_kept_for_a_time_is_forgotten_as_fast_as_it_is_written(store, clock, write, days, together):
     for number in range(10):
-        store.apply([write(f"{number} {other}") for other in range(together)])
-        clock.advance(seconds)
-    [[left]] = store._connection.execute(f"SELECT count(*) FROM {table}")
-    assert left <= 2 * together
+        write(store, [f"{number} {other}" for other in range(together)])
+        clock.advance(days * 86_400)
+    [[left]] = store._connection.execute("SELECT (SELECT count(*) FROM note) + (SELECT count(*) FROM nonce)")
+    assert 0 < left <= 2 * together
+
+
+# ---- lists ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_goes_on_behind_what_one_scan_looks_at(store, monkeypatch):
+    monkeypatch.setattr(lists, "_WALK", 100)
+    monkeypatch.setattr(lists, "_FEW", 0)
+    ids = []
+    for _ in range(2):
+        put_many(store, 500, "other")
+        ids += put_many(store, 10)
+    assert [job.id for job in store.ask(ListJobs(Filter("t"), 0, 100))] == ids
+    seen, after = [], ""
+    while after is not None:
+        page = store.ask(GetPage(Filter("t"), after, 100))
+        seen += [job.id for job in page.jobs]
+        after = page.next
+    assert seen == ids
 
 
 # ---- forecasts ------------------------------------------------------------------------------------------------------
