@@ -122,6 +122,16 @@ def test_a_claim_is_as_many_statements_for_many_jobs_as_for_one(store):
     assert max(backoffs) <= 7_500
 
 
+def test_the_leases_that_ended_first_are_ended_first(store, clock):
+    ids = [put(store, topic=topic) for topic in ("a", "b")]
+    for topic, ttr in (("b", 1_000), ("a", 2_000)):
+        store.apply([ops.Reserve(topic, 1, ClaimPolicy(ttr, 3), "w")])
+    clock.advance(2)
+    assert store.apply([ops.Expire(1)])[0].ended == 1
+    running = store._connection.execute("SELECT id FROM job WHERE state = 1").fetchall()
+    assert running == [(ids[0],)]
+
+
 def notes(store, names):
     store.apply([ops.SetNote(name, b"", 10) for name in names])
 
