@@ -250,6 +250,13 @@ class LimitTests(StoreTests):
         self.pass_time(9_000)
         assert len(self.reserve(policy=slow)) == 1
 
+    def test_what_is_held_back_is_tried_again_when_the_first_of_it_may_begin(self) -> None:
+        ids = [self.put(due=NOW - 3 + n, key=key) for n, key in enumerate(("a:1", "b:1", "a:2"))]
+        claimed = self.claim(*ids, begin=3, policy=self.limited(Limit(1, per=":"), "1/m"))
+        assert [job.id for job in claimed.jobs] == ids[:1]
+        assert claimed.again is not None
+        assert NOW < claimed.again < NOW + 60_000  # the rate lets the second one begin then
+
     def test_a_limit_beside_a_rate_leaves_what_that_has_noted(self) -> None:
         self.apply(c.Put(tuple(NewJob("t", b"", NOW) for _ in range(9))))
         rate = self.limited(rate="1/s")
