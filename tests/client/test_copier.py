@@ -460,7 +460,7 @@ def test_producers_that_are_faster_than_a_switch_do_not_keep_it(monkeypatch):
     monkeypatch.setattr(copy_steps, "PAGE", 10)
     with open("memory:") as old, open("memory:") as new:
         old.url, new.url = "memory:old", "memory:new"
-        first = put(old, *some(30))
+        put(old, *some(30))
         put(old, *(NewJob("t", b"", 0) for _ in range(30)))
         for job in old.apply([ops.Reserve("t", 30, TERMS, "w")])[0]:
             old.apply([ops.Ack(job.id, job.claims)])
@@ -475,12 +475,28 @@ def test_producers_that_are_faster_than_a_switch_do_not_keep_it(monkeypatch):
 
         monkeypatch.setattr(old, "ask", beside_a_producer)
         switched = copy.switch(1)
-        assert switched.jobs >= 30 and switched.late > 0
+        assert switched.jobs >= 30
+        assert switched.late > 0
         monkeypatch.setattr(old, "ask", ask)
         left = len(live(old))
-        assert left and copy.switch(1).late == left
+        assert left > 0
+        assert copy.switch(1).late == left
         assert (live(old), new.verify()) == ([], [])
         assert [job for job in live(new) if job in copies] == copies
+
+
+def test_a_switch_leaves_no_copy_however_few_jobs_there_seemed_to_be(monkeypatch):
+    """A later call would hand over its job by another copy. Jobs that are put meanwhile may have lower ids."""
+    monkeypatch.setattr(copy_steps, "PAGE", 10)
+    with open("memory:") as old, open("memory:") as new:
+        old.url, new.url = "memory:old", "memory:new"
+        put(old, *some(30))
+        copy, ask = Copier(old, new), old.ask
+        copy.carry()
+        before, few = live(old), {"t": Counts(delayed=10)}
+        monkeypatch.setattr(old, "ask", lambda query: few if isinstance(query, CountJobs) else ask(query))
+        assert copy.switch(1).jobs == 30
+        assert (live(old), live(new)) == ([], before)
 
 
 def test_a_carry_that_ends_before_a_copy_leaves_it(monkeypatch):
