@@ -11,6 +11,7 @@ from pywheel import BadOption, GiveUp
 from pywheel.outlets import Kafka
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
+from tests.jobs.waiting import until
 from tests.outlets.jobs import a_job
 from tests.outlets.kafka_mock import Mock
 from tests.outlets.loops import on_a_loop
@@ -115,3 +116,21 @@ async def test_options_that_librdkafka_does_not_know_are_said_and_servers_that_a
     for servers in ("", None, 5):
         with pytest.raises(BadOption, match="servers must look like"):
             Kafka(servers)
+
+
+@on_a_loop
+async def test_a_callback_among_the_options_that_fails_holds_up_no_record_on_a_mock_cluster(mock, stream, caplog):
+    calls = []
+
+    def fail_once(_):
+        calls.append(True)
+        if len(calls) == 1:
+            raise ValueError("boom")
+
+    options = {"statistics.interval.ms": 10, "stats_cb": fail_once}
+    async with outlet(mock.servers, stream, options=options) as deliver:
+        await deliver(a_job(b"0"))
+        await asyncio.to_thread(until, lambda: calls)
+        await asyncio.wait_for(deliver(a_job(b"1")), 20)
+    assert {record.value() for record in mock.records(stream, 2)} == {b"0", b"1"}
+    assert "boom" in caplog.text

@@ -147,7 +147,10 @@ class KafkaLink(Link):
 
     def _hear(self) -> None:
         while not self._ended:
-            self._producer.poll(_POLL)
+            try:
+                self._producer.poll(_POLL)
+            except Exception:  # of a callback among the options: all senders wait for this thread
+                _LOGGER.exception("a callback among the options failed")
             self._tell()
 
     def _tell(self) -> None:
