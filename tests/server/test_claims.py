@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ from pywheel import JobQueue, Keyring, StoreAway
 from pywheel.jobs.queries import GetNextDues, ListNotes
 from pywheel.server import Limits
 from pywheel.server.api import claims
+from pywheel.server.api.waiting import Waiting
 from pywheel.server.tokens import id_of
 from tests.asked import when_asked
 from tests.server.client import Api, Exchange, problem, scope
@@ -356,3 +358,24 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(bearing, q
     assert problem(api.run(scene())) == "token-unknown"
     [job] = queue.jobs.list("mail")
     assert (job.state, job.attempt) == ("delayed", 0)
+
+
+def test_a_caller_for_whom_no_thread_can_be_started_does_not_wait_on(monkeypatch):
+    """Otherwise this server would own jobs of the topic for ever, and claim none."""
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    async def program(store):
+        waiting = Waiting(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refused)
+            with pytest.raises(RuntimeError):
+                waiting.enter(["mail"])
+        waiter = waiting.enter(["mail"])
+        assert list(waiting._topics["mail"].waiters) == [waiter]
+        waiting.leave(waiter)
+        waiting.close()
+
+    with JobQueue("memory:") as queue:
+        asyncio.run(program(queue.store))

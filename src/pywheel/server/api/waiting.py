@@ -88,9 +88,9 @@ class Waiting(StoreListener[_Topic]):
             fresh = [name for name in topics if name not in self._topics]
             self._topics.update((name, _Topic()) for name in fresh)
             self._unseen.update(fresh)
+            self._begin()  # before the waiter is known: if there is no thread, nobody waits
             for name in topics:
                 self._topics[name].waiters[waiter] = None
-            self._begin()
         self.count += 1
         if fresh:
             self._wake()
