@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from pywheel import JobQueue, StoreAway
+from pywheel import JobQueue, StoreAway, StoreFull, StoreReadOnly
 from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Claim, ClaimPolicy, Nack, Put, Reserve, SetNote
 from pywheel.jobs.job import NewJob
@@ -46,6 +46,24 @@ class TestOnce:
         proxy.cut_after(answers=0)
         [ids] = store.apply([Put(jobs)])
         assert [job.id for job in JobQueue(store).jobs.list(limit=1_000) if job.topic != "other"] == ids
+
+    @pytest.mark.parametrize("error", [StoreReadOnly("it is a replica"), StoreFull("it has reached its maxmemory")])
+    def test_a_put_whose_answer_was_cut_off_is_in_doubt_whatever_the_server_says_next(
+        self, store, proxy, monkeypatch, error
+    ):
+        fresh, refused = store.server.fresh, []
+
+        def refused_once():
+            if not refused:
+                refused.append(True)
+                raise error
+            return fresh()
+
+        monkeypatch.setattr(store.server, "fresh", refused_once)
+        proxy.cut_after(answers=0)
+        [[id]] = store.apply([Put((JOB,))])
+        assert [job.id for job in JobQueue(store).jobs.list("t")] == [id]
+        assert refused
 
     @pytest.mark.parametrize("answers", [0, 1, 40])
     def test_claims_and_acks_whose_answer_was_cut_off_happen_once(self, store, proxy, answers):

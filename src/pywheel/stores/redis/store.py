@@ -10,7 +10,17 @@ from itertools import count
 from secrets import token_hex
 from typing import Any, Final, TypeVar
 
-from ..._errors import NotAStore, OutcomeUnknown, StoreAway, StoreBusy, StoreClosed, StoreError, StoreTooNew
+from ..._errors import (
+    NotAStore,
+    OutcomeUnknown,
+    StoreAway,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+)
 from ..._forks import renew_after_fork
 from ...clock import Clock
 from ...jobs import commands as c
@@ -44,6 +54,8 @@ _PIECES: Final = 40  # of leases, ended before a reserve
 _MUCH: Final = 100  # jobs for which commands get a call of their own
 _KNOWN: Final = 1.5  # seconds for which an answer's first lease is used
 _AGAIN: Final = 0.05  # seconds between tries to learn the fate of a request
+_PRESENT: Final = (StoreAway, StoreBusy, StoreFull, StoreReadOnly)
+"""The errors of a server that takes no write now. They say nothing of a write that was sent before."""
 _REMEMBERED: Final = 300.0  # seconds for which the server is sure to remember this client's last request
 
 
@@ -198,7 +210,7 @@ class RedisStore(Inner):
         while True:
             try:
                 connection, kept = self.server.take()
-            except (StoreAway, StoreBusy) as error:
+            except _PRESENT as error:
                 if not in_doubt:
                     raise
                 self._wait_in_doubt(error, limit)
@@ -206,9 +218,12 @@ class RedisStore(Inner):
             sent = time.monotonic()
             try:
                 answer = connection.run(*asked)
-            except StoreAway as error:
+            except _PRESENT as error:
+                away = isinstance(error, StoreAway)
+                if not (in_doubt or away):
+                    raise
                 in_doubt = True
-                if not kept or sent >= limit:
+                if not (kept and away) or sent >= limit:
                     self._wait_in_doubt(error, limit)
                 continue
             finally:
@@ -216,7 +231,7 @@ class RedisStore(Inner):
             self._take_in(answer, sent, number)
             return answer[2]
 
-    def _wait_in_doubt(self, error: StoreAway | StoreBusy, limit: float) -> None:
+    def _wait_in_doubt(self, error: StoreError, limit: float) -> None:
         if time.monotonic() + _AGAIN >= limit:
             unknown = OutcomeUnknown(f"{error}; whether what was asked last has happened is not known")
             unknown.seconds = error.seconds if isinstance(error, StoreAway) else 0.0
