@@ -25,6 +25,7 @@ from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob, BadOption, StoreError, StoreFull
+from .._forks import renew_after_fork
 from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs.job import FIELDS, Counts, Job, NewJob, State
@@ -74,6 +75,11 @@ class Spool:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._look_at = 0.0
         self._token = token_hex(8)
+        self._after_fork()
+        renew_after_fork(self)
+
+    def _after_fork(self) -> None:
+        """Begin without the forwarder's lease: at first, and in a forked child, as it is the parent's."""
         self._forwards_until = 0.0
 
     # ---- puts -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from pywheel import JobQueue
+from pywheel.client.spool import Spool
+from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter
@@ -160,3 +162,34 @@ print(queue.put("t", 1))
     )
     assert printed == "-1\n"
     assert [job.json() for job in drain(*urls)] == [1]
+
+
+def test_a_forked_child_that_closes_its_spool_lets_nobody_overtake_its_parent(spool):
+    first, second = Spool(spool), Spool(spool)
+
+    def add(nonce):
+        first.add([Put((NewJob("t", b"", 0),), nonce)])
+
+    def close_in_a_child():
+        child = os.fork()
+        if child == 0:
+            first.close()
+            os._exit(0)
+        assert os.waitpid(child, 0) == (child, 0)
+
+    ask, overtaken = first.file.ask, []
+
+    def beside_another(query):
+        found = ask(query)
+        if isinstance(query, ListJobs) and query.filter.state is State.RUNNING:
+            close_in_a_child()
+            overtaken.append(second.take())
+            add("n1")
+        return found
+
+    add("n0")
+    first.file.ask = beside_another
+    assert [waiting.put.nonce for waiting in first.take()] == ["n0", "n1"]
+    assert overtaken == [None]
+    first.close()
+    second.close()
