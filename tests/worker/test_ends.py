@@ -100,3 +100,18 @@ def test_what_a_store_that_was_away_did_not_take_goes_along_later(queue, clock, 
     assert len(queue.store.ask(ListNotes("ends:"))) == 2
     clock.advance(48 * 3_600)
     assert len(queue.store.ask(ListNotes("ends:"))) == 1
+
+
+def test_what_a_store_that_was_away_did_not_take_is_kept_at_the_end_though_nothing_ended_since(
+    queue, clock, monkeypatch
+):
+    queue.handler("t")(lambda job: None)
+    worker = Worker(queue)
+    ends = worker.dispatcher._ends
+    worker.dispatcher.topics["t"].done = 3
+    with monkeypatch.context() as away:
+        away.setattr(queue.store, "apply", Mock(side_effect=StoreAway("it is away")))
+        with pytest.raises(StoreAway):
+            ends.work(clock.wall(), last=True)
+    ends.work(clock.wall(), last=True)
+    assert kept(queue)["t"] == Ends(3)

@@ -193,6 +193,7 @@ class EndsKept:
         self._topics = [topic for name, topic in topics.items() if name != PLANNER]
         self._hour = 0
         self._slots: dict[str, dict[int, Ends]] = {}  # of the hour: counts by topic and five minutes
+        self._changed = False  # whether the store does not have all of these
         self._at: int | None = None
 
     def work(self, now: int, *, last: bool = False) -> None:
@@ -203,16 +204,16 @@ class EndsKept:
             return
         self._at = now + _KEPT_EVERY
         if now // HOUR != self._hour:
-            self._hour, self._slots = now // HOUR, {}
+            self._hour, self._slots, self._changed = now // HOUR, {}, False
         news = [(topic.name, topic.take()) for topic in self._topics]
-        changed = False
         for name, ends in news:
             if any(ends):
                 slots, slot = self._slots.setdefault(name, {}), now - now % FIVE
                 slots[slot] = slots.get(slot, Ends()).plus(ends)
-                changed = True
-        if changed:
+                self._changed = True
+        if self._changed:
             self._store.apply([ends_note(self._worker, now, self._slots)])
+            self._changed = False
 
 
 class ClockSteps:
