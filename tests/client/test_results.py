@@ -378,6 +378,7 @@ def test_a_signal_handler_may_close_the_queue_while_its_thread_begins_or_ends_a_
             found.append(raised.type)
 
         monkeypatch.setattr(waits, within, interrupted)
+        monkeypatch.setattr("pywheel.stores.listener._BACKOFF", (0.05, -1.0))  # the close does not wait for the thread
         thread = threading.Thread(target=program, daemon=True)
         thread.start()
         thread.join(10)
