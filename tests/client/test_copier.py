@@ -514,6 +514,25 @@ def test_a_carry_that_ends_before_a_copy_leaves_it(monkeypatch):
         assert live(new) == live(old)
 
 
+def test_a_job_that_a_switch_finds_late_is_handed_over_though_somebody_had_deleted_its_copy(monkeypatch):
+    """Jobs that are put meanwhile may have lower ids: then the switch ends before jobs that were there before."""
+    monkeypatch.setattr(copy_steps, "PAGE", 10)
+    with open("memory:") as old, open("memory:") as new:
+        old.url, new.url = "memory:old", "memory:new"
+        put(old, *some(30))
+        copy, ask, before = Copier(old, new), old.ask, live(old)
+        copy.carry()
+        copies = [job for job in new.ask(ListJobs(Filter(), 0, 100)) if job.topic != TOPIC]
+        new.apply([ops.Delete(job.id) for job in copies[-10:]])
+        few = {"t": Counts(delayed=10)}
+        monkeypatch.setattr(old, "ask", lambda query: few if isinstance(query, CountJobs) else ask(query))
+        switched = copy.switch(20)
+        assert (switched.jobs, switched.late) == (20, 10)
+        while copy.switch(20).late:
+            pass
+        assert (live(old), live(new)) == ([], before)
+
+
 def test_beside_producers_and_workers_every_job_is_done_once(stores, monkeypatch):
     monkeypatch.setattr(copy_steps, "PAGE", 50)
     done, told, over, lost = Counter(), [], threading.Event(), set()

@@ -122,7 +122,9 @@ class Steps:
         copy = self.live.get(id) or self.finished.get(id)
         before = 0 if copy is None else copy.id
         self._deleted.add(before)
-        nonce = f"copy:{self._token}:{id}:{before}:{_digest(one.job)}{':passed' if one.passed else ''}"
+        # A late job has no copy any more. The target may know the nonce of one that somebody deleted.
+        which = "late" if self._over else before
+        nonce = f"copy:{self._token}:{id}:{which}:{_digest(one.job)}{':passed' if one.passed else ''}"
         old = [Delete(there.id) for there in (copy, self._original(one.job)) if there is not None]
         return [*old, Import((self._marked(id, one),), nonce)]
 
