@@ -33,6 +33,9 @@ def note(word, *facts):
     os.write(ledger, f"{' '.join(map(str, (word, *facts)))}\n".encode())
 
 
+note("imported", os.getpid())
+
+
 class Odd(Exception):
     """An error that pickle cannot carry."""
 

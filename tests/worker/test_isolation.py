@@ -193,12 +193,17 @@ def test_a_child_that_ends_while_it_is_idle_costs_no_attempt(queue, start, ledge
 
 def test_a_job_does_not_wait_for_a_child_that_starts_while_another_one_is_idle(queue, start, ledger, tmp_path):
     gate = tmp_path / "gate"
-    start(SHOP_GATE=str(gate))
+    worker = start(SHOP_GATE=str(gate))
     finished(queue, put(queue, "nothing"))
     gate.touch()  # a second child starts, and imports for as long as the test
     first, second = put(queue, "nap"), put(queue, "nothing")
     assert [(finished(queue, id).state, queue.get(id).attempt) for id in (first, second)] == [(State.DONE, 1)] * 2
     assert len(ledger.pids()) == 1
+    gate.unlink()
+    held = put(queue, "sleep")
+    until(lambda: ledger.pids(held))
+    finished(queue, put(queue, "nothing"))
+    assert {int(pid) for [pid] in ledger.lines("imported")} == {worker.pid, *ledger.pids()}, "it served the next job"
 
 
 @pytest.mark.parametrize("deed", ["sleep", "shell", "greedy", "nothing"])
