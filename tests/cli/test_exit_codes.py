@@ -25,7 +25,7 @@ USAGE = [
     "serve --open --port {taken}", "work shop_of_exits:queue --metrics-port {taken}",
     "deliver --config none.toml", "deliver --config .", "rekey --keys-file none", "token add --scope foo",
     "token add --scope put --topics {empty}", "work shop_of_exits:queue --topics {empty}", "serve --proxies nonsense",
-    "serve --proxies 10.0.0.0/8",
+    "serve --proxies 10.0.0.0/8", "purge --topic {empty}",
     "backup {there}", "backup none/copy.db", "copy {store} {store}", "migrate --store sqlite:///x.db?a=1",
     "bridge rabbitmq delayed --topic mail --broker nonsense", "put", "sing", "put {empty}", "put mail {nested}",
     "put mail --delay nan", "put mail --delay {digits}{digits}", "put mail --ttr 0", "put mail --max-attempts 0",

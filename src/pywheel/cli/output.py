@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from .._errors import BadJob
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.job import Attempt, Job
 
@@ -201,6 +202,8 @@ def counted(what: str, changed: str, total: int | None) -> Iterator[Shown]:
 
         try:
             yield count
+        except BadJob:  # an argument makes no sense: nothing was begun
+            raise
         except BaseException:
             note(f"pywheel: {so_far} {changed} before it ended; what was under way may be too")
             raise
