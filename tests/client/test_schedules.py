@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from pywheel import BadJob, BadOption, Fixed, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
+from pywheel import BadBody, BadJob, BadOption, Fixed, JobQueue, Keyring, ManualClock, NoSuchSchedule, State, StoreError
 from pywheel.execution.ticks import admit
 from pywheel.jobs import cron
 from pywheel.jobs.commands import Ack, ClaimPolicy, Put, Reserve, SetNote
-from pywheel.jobs.handler import NotNow
+from pywheel.jobs.handler import NotNow, Skipped
 from pywheel.jobs.queries import GetNote, ListNotes
 from pywheel.jobs.schedule import Schedule, written
 from pywheel.stores.front import Front
@@ -301,6 +301,23 @@ def test_a_tick_that_gives_way_looks_again_after_an_eighth_of_its_wait(queue, ra
     with pytest.raises(NotNow) as raised:
         admit(queue.store, second._replace(due=clock.wall()))  # it was given back before
     assert raised.value.delay == delay
+
+
+@pytest.mark.parametrize(("error", "outcome"), [(StoreError, NotNow), (BadBody, Skipped)])
+def test_a_tick_waits_for_its_schedule_and_does_without_one_that_cannot_be_read(
+    queue, ran, clock, monkeypatch, error, outcome
+):
+    queue.schedules.set("s", "work", every="10s")
+    run_due(queue)
+    clock.advance(10)
+    [tick] = queue.calls.apply(Reserve("work", 1, ClaimPolicy(ttr=1_000, max_attempts=3), "w"))
+
+    def fails(query):
+        raise error("no answer")
+
+    monkeypatch.setattr(queue.store, "ask", fails)
+    with pytest.raises(outcome, match="no answer"):
+        admit(queue.store, tick)
 
 
 def test_a_failed_tick_is_tried_again_though_others_have_come(queue, clock):

@@ -280,6 +280,12 @@ class HeldTests(StoreTests):
         self.pass_time(500)
         assert (self.job(id).attempt, self.job(id).lost) == (0, LOST_HELD)
 
+    def test_a_command_sees_the_effect_of_all_receipts_before_it(self) -> None:
+        job = self.begun()
+        releases = c.Release(job.id, job.claims + 1), c.Release(job.id, job.claims)
+        assert self.store.apply([*releases, c.Cancel(job.id)]) == [False, True, c.Change.MADE]
+        assert self.state(job.id) is State.CANCELLED
+
     def test_a_held_claim_may_be_acked_nacked_and_released(self) -> None:
         acked, nacked, last, released = self.put(), self.put(), self.put(max_attempts=1), self.put()
         self.claim(acked, nacked, last, released)

@@ -47,6 +47,12 @@ class ResultTests(StoreTests):
         assert [rows[-1].result for rows in self.ask(GetHistories(ids))] == results
         assert self.counts() == Counts(done=40)
 
+    def test_a_command_sees_the_result_of_an_ack_before_it(self) -> None:
+        job = self.begun()
+        rewrite = Rewrite(job.id, b"r", b"new", job.claims)
+        assert self.store.apply([Ack(job.id, job.claims, b"r"), rewrite]) == [True, True]
+        assert self.last(job.id).result == b"new"
+
     def test_an_ack_that_comes_too_late_leaves_no_result(self) -> None:
         job = self.begun()
         assert self.apply(Ack(job.id, job.claims)) is True
