@@ -26,10 +26,9 @@ class Fault(NamedTuple):
     what: str
     remedy: str
 
-    def found(self, examples: Collection[int | str], count: int | None = None) -> list[Finding]:
-        """Return the finding of this fault with examples, the first of `count`; [] for none."""
-        number = len(examples) if count is None else count
-        return [Finding(self.what, number, tuple(examples)[:EXAMPLES], self.remedy)] if number else []
+    def found(self, places: Collection[int | str]) -> list[Finding]:
+        """Return the finding of this fault in these places, with the first ones as examples; [] for none."""
+        return [Finding(self.what, len(places), tuple(places)[:EXAMPLES], self.remedy)] if places else []
 
 
 def verified(find: Callable[[], list[Finding]], mend: Callable[[], object] | None) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from .. import verify as faults
-from ..verify import EXAMPLES, Fault, Finding
+from ..verify import Fault, Finding
 from .rows import ATTEMPTED, STAYS, listed
 from .statement import Do, Rows, Select, Statement, Steps
 from .transaction import Names
@@ -93,7 +93,7 @@ def find(topics: Names, tallies: Sequence[Select], more: Sequence[Check] = ()) -
     found: list[Finding] = []
     for check in (*CHECKS, *more):
         ids = yield from _ids(check)
-        found += check.fault.found(ids[:EXAMPLES], len(ids))
+        found += check.fault.found(ids)
     wrong = yield from _miscounted(tallies)
     if wrong:
         names = yield from topics.named(wrong)
