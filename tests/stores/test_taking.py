@@ -37,6 +37,32 @@ def now_ms():
     return time.time_ns() // 1_000_000
 
 
+def test_a_claim_says_that_none_of_its_jobs_has_begun(store):
+    put(store, 5)
+    claim(store, 1)
+    for limit in (2, 100):  # as many as are wanted, and all that are left
+        claimed = claim(store, limit, begin=0)
+        assert (len(claimed.jobs), claimed.begun) == (2, 0)
+
+
+def test_of_several_priorities_together_as_many_begin_as_are_to(store):
+    put(store, 3)
+    put(store, 3, priority=5)
+    claim(store, 1)
+    claimed = claim(store, 5, begin=3)
+    first = min(job.lease_until for job in claimed.jobs)
+    assert [job.lease_until - first > 20_000 for job in claimed.jobs] == [True] * 3 + [False] * 2  # those are held
+    assert claimed.begun == 3
+
+
+def test_the_bodies_of_several_priorities_together_are_no_more_than_wanted(store):
+    put(store, 3)
+    put(store, 3, priority=5)
+    claim(store, 1)
+    [claimed] = store.apply([ops.Claim("t", (), TERMS, "w", 5, limit=5, bytes=4)])
+    assert 2 <= len(claimed.jobs) <= 4  # of one byte each
+
+
 def test_another_priority_is_claimed_first_as_soon_as_it_is_there(store):
     put(store, 3)
     claim(store, 1)
