@@ -45,6 +45,13 @@ def test_a_claim_says_that_none_of_its_jobs_has_begun(store):
         assert (len(claimed.jobs), claimed.begun) == (2, 0)
 
 
+def test_a_claim_that_may_have_left_due_jobs_is_followed_by_another_one_at_once(store):
+    put(store, 5)
+    claim(store, 1)
+    assert claim(store, 2).next <= now_ms()
+    assert (len(claim(store, 3).jobs), claim(store).next) == (2, None)
+
+
 def test_of_several_priorities_together_as_many_begin_as_are_to(store):
     put(store, 3)
     put(store, 3, priority=5)
