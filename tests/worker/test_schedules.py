@@ -5,11 +5,13 @@ import threading
 
 import pytest
 
-from pywheel import State
+from pywheel import JobQueue, State, StoreError
 from pywheel.events import JobSkipped
+from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
 from pywheel.jobs.schedule import TICK
-from pywheel.stores.schedule_notes import PLAN, ScheduleNotes
+from pywheel.stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
+from pywheel.testing import FaultyStore
 from tests.client.periods import start
 from tests.jobs.waiting import until, working
 
@@ -75,6 +77,30 @@ def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_misse
             clock.advance(40)
             until(lambda minute=minute: len(ran) == minute)
     assert ran == [f"12:{minute:02}:00" for minute in range(1, 3)]
+
+
+def test_a_planner_job_that_could_not_be_put_back_is_put_with_the_next_try(queue, clock):
+    cancelled, failed = [], []
+
+    def fault(when, commands):
+        if when == "before" and cancelled and not failed and any(_puts_the_planner(command) for command in commands):
+            failed.append(commands)
+            raise StoreError("away")
+
+    queue.schedules.set("s", "work", every="1h")
+    other = JobQueue(FaultyStore(queue.store, fault))
+    other.handler("work")(print)
+    with working(other):
+        until(lambda: _sleeps(queue, clock))
+        cancelled.append(queue.cancel(PLAN))
+        clock.advance(20)
+        until(lambda: failed)
+        clock.advance(10)
+        until(lambda: _sleeps(queue, clock))
+
+
+def _puts_the_planner(command):
+    return isinstance(command, Put) and any(job.topic == TOPIC for job in command.jobs)
 
 
 def _sleeps(queue, clock):

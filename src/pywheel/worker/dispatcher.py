@@ -204,8 +204,8 @@ class Dispatcher:
         if self._membership.some_overdue(now):
             self._due_times.look_at_all(self.topics[name] for name in self._spare())
         if self._membership.recovers and monotonic >= self._planner_at:
-            self._planner_at = monotonic + _PLANNER
             ScheduleNotes(self._store).begin()  # the planner's job may have been cancelled
+            self._planner_at = monotonic + _PLANNER
 
     def _take_limits(self) -> None:
         """Apply the operators' limits; topics without one have the limits of the code."""
