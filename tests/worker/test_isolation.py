@@ -23,6 +23,7 @@ from tests.worker.noted import Noted
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")]
 HERE = Path(__file__).parent
+ISOLATED = 8  # topics of isolated_shop
 TOLD = "60000"  # ms beyond its ttr in which a job is still its worker's, who has to tell what has become of it
 
 
@@ -193,7 +194,8 @@ def test_a_child_that_ends_while_it_is_idle_costs_no_attempt(queue, start, ledge
 
 def test_a_job_does_not_wait_for_a_child_that_starts_while_another_one_is_idle(queue, start, ledger, tmp_path):
     gate = tmp_path / "gate"
-    worker = start(SHOP_GATE=str(gate))
+    start(SHOP_GATE=str(gate))
+    ready = until(lambda: _imported(ledger, 1 + ISOLATED))
     finished(queue, put(queue, "nothing"))
     gate.touch()  # a second child starts, and imports for as long as the test
     first, second = put(queue, "nap"), put(queue, "nothing")
@@ -203,7 +205,41 @@ def test_a_job_does_not_wait_for_a_child_that_starts_while_another_one_is_idle(q
     held = put(queue, "sleep")
     until(lambda: ledger.pids(held))
     finished(queue, put(queue, "nothing"))
-    assert {int(pid) for [pid] in ledger.lines("imported")} == {worker.pid, *ledger.pids()}, "it served the next job"
+    assert len(ledger.pids()) == 2
+    assert _imported(ledger, 2 + ISOLATED) == ready | ledger.pids(), "it served the next job"
+
+
+def _imported(ledger, count):
+    """Return the processes that have imported the program, once there are `count`, or ()."""
+    pids = {int(pid) for [pid] in ledger.lines("imported")}
+    return pids if len(pids) >= count else ()
+
+
+def test_a_worker_claims_no_isolated_job_before_a_child_can_run_it(queue, monkeypatch):
+    """Another worker may have a child that is ready."""
+    starting, ready, wait = threading.Event(), threading.Event(), _Child.wait_until_ready
+    pulses = []
+
+    def starts(child):
+        starting.set()
+        ready.wait(60)
+        return wait(child)
+
+    monkeypatch.setattr(_Child, "wait_until_ready", starts)
+    queue.handler("t", isolate=True)(does_nothing)
+    queue.handler("u")(does_nothing)
+    first = queue.put("t")
+    worker = Worker(queue, pulse=lambda *, ready: pulses.append(ready))
+    worker.start()
+    assert starting.wait(60)
+    finished(queue, queue.put("u"))
+    assert queue.get(first).state is State.DELAYED
+    assert not any(pulses), "a supervisor replaces no other worker by this one"
+    ready.set()
+    assert finished(queue, first).attempt == 1
+    until(lambda: pulses[-1])
+    worker.stop()
+    assert worker.join(60)
 
 
 @pytest.mark.parametrize("deed", ["sleep", "shell", "greedy", "nothing"])
@@ -409,17 +445,23 @@ def does_nothing(job):
 
 def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_starting(queue, monkeypatch):
     starting, paused, wait = threading.Event(), threading.Event(), _Child.wait_until_ready
+    children = []
 
     def starts(child):
-        starting.set()
-        paused.wait(60)
+        if child not in children:
+            children.append(child)
+        if len(children) == 2:
+            starting.set()
+            paused.wait(60)
         return wait(child)
 
     monkeypatch.setattr(_Child, "wait_until_ready", starts)
     queue.handler("t", isolate=True)(does_nothing)
-    id = queue.put("t")
     worker = Worker(queue)
     worker.start()
+    finished(queue, queue.put("t"))
+    os.kill(children[0]._process.pid, signal.SIGKILL)
+    id = queue.put("t")
     assert starting.wait(60)
     queue.topics.pause("t")
     paused.set()

@@ -184,7 +184,7 @@ class BaseWorker:
                 self._declare_lost()
             if stored:
                 self._obey()
-            self._turned(ready=self._announced)
+            self._turned(ready=self._announced and self.dispatcher.prepared)
             if not self._stopping:
                 self.dispatcher.sleep()
 

@@ -75,13 +75,14 @@ class Dispatcher:
         self._events = events
         self._completer = Completer(store, notifier, events, dead)
         self._leases = self._completer.leases
-        outside = Outside(self._completer.done, self._clock, events, partial(admit, store))
+        outside = Outside(self._completer.done, notifier.wake, self._clock, events, partial(admit, store))
         self._concurrency = concurrency
         places = None if concurrency is None else Places(concurrency)
         self.topics = {
             name: TopicState(handler, pool(handler, outside), None if name == PLANNER else places)
             for name, handler in handlers.items()
         }
+        self._unprepared = [topic.pool for topic in self.topics.values()]
         self._due_times = DueTimes(store, notifier, self.topics)
         self._claims = Claims(
             store, notifier.worker, self.topics, self._due_times, self._completer, events, max_bytes, places
@@ -140,11 +141,20 @@ class Dispatcher:
         if not self._failures or self._clock.time() >= self._retry_at:
             self.step()
 
+    @property
+    def prepared(self) -> bool:
+        """Whether all pools can start jobs, or have found that they cannot."""
+        self._unprepared = [pool for pool in self._unprepared if not pool.prepared]
+        return not self._unprepared
+
     def announce(self) -> None:
         """Announce the topics of this worker: none while it drains; if it is quiet, marked as quiet. StoreError.
 
         The next step looks up all topics: no hints came for jobs that were put before.
         """
+        if not self.draining:
+            for topic in self.topics.values():
+                topic.pool.prepare()
         me, topics = self._notifier.worker, () if self.draining else tuple(self.topics)
         notes = [self._pruning.end(), SetNote(order_note(me), None)] if self.draining else [self._pruning.begin()]
         if self.quiet:

@@ -78,7 +78,7 @@ class TopicState:
     @property
     def begin(self) -> int:
         """How many jobs would begin at once."""
-        if self.pool.runner.blocked:
+        if self.pool.blocked:
             return 0
         own = max(self.handler.concurrency - self.inside, 0)
         return own if self.places is None else max(min(own, self.places.free), 0)
@@ -88,7 +88,7 @@ class TopicState:
     def room(self, now: float, bytes_left: int) -> int:
         """Return how many jobs may be claimed now, or looked at under a limit."""
         begin = self.begin
-        if self.pool.runner.blocked:
+        if self.pool.blocked:
             return 0
         waits = self.waits or self.places is not None  # hold no job that another worker has a place for
         if now < self.retry_at or (not begin and (waits or self.pool.waiting > self._buffer // 2)):

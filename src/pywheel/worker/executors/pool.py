@@ -1,7 +1,8 @@
 """A pool: the running and waiting jobs of a topic in this worker. And a runner: the threads or the loop they run on.
 
 A runner may be unable to start anything: a handler blocks the loop, or the system has no thread left. Then it is
-*blocked*, and the worker claims nothing for it until it starts something again.
+*blocked*, and the worker claims nothing for it until it starts something again. A pool is blocked while it gets ready,
+too.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Outside(NamedTuple):
     """The parts of the worker that a pool uses. Any thread may call them."""
 
     done: Callable[[Lease], None]
+    wake: Callable[[], None]
     clock: Clock
     events: Events
     admit: Callable[[Job], None] = lambda _: None
@@ -69,14 +71,25 @@ class Pool(ABC):
     A job waits in `_queue` until the moment it starts, and can be taken back until then.
     """
 
+    prepared = True
+    """Whether the pool can start jobs, or has found that it cannot."""
+
     def __init__(self, handler: Handler, outside: Outside, runner: Runner) -> None:
         self.handler = handler
         self.runner = runner
-        self.done, self._clock, self._events, admit = outside
+        self.done, self._wake, self._clock, self._events, admit = outside
         keep = result_of if handler.results else None
         self._execution = Execution(handler.function, outside.events, keep=keep, admit=admit)
         self._queue: deque[Lease] = deque()
         self._stopped = False
+
+    @property
+    def blocked(self) -> bool:
+        """Whether jobs cannot start now."""
+        return not self.prepared or self.runner.blocked
+
+    def prepare(self) -> None:  # noqa: B027  (most pools have nothing to do)
+        """Get ready to start jobs. Only the dispatcher calls this, before it claims, and maybe again."""
 
     @abstractmethod
     def feed(self, leases: list[Lease]) -> None:

@@ -68,6 +68,20 @@ class IsolatedPool(ThreadPool):
         self._isolated = Isolated(handler, program)
         self._admit = outside.admit
         self._paused_at = -inf
+        self._prepares = self.prepared = False
+
+    def prepare(self) -> None:
+        """Have a thread start the first child: until that is ready, other workers may be."""
+        if not self._prepares:
+            self._prepares = True
+            self._threads.call(self._prepare)
+            self._threads.block()
+
+    def _prepare(self) -> None:
+        with suppress(Exception):  # the first job fails with that error
+            self._isolated.prepare()
+        self.prepared = True
+        self._wake()
 
     def stop(self) -> None:
         """Start nothing more, and end all children."""
@@ -145,6 +159,10 @@ class Isolated:
         if "text" in answer:
             raise RaisedElsewhere(answer["text"], *answer["verdict"])
         return b64decode(answer["result"]) if "result" in answer else None
+
+    def prepare(self) -> None:
+        """Start a child if there is none, and wait until it can handle a job. HandlerDied, HandlerTimeout."""
+        self._put_back(self._child(), sound=True)
 
     def close(self) -> None:
         """End all children, in half a second at most. Those that handle a job are killed at once."""
