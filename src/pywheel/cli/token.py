@@ -69,6 +69,8 @@ def remove(
     """Remove tokens, which cannot be used any more. Exit code 1: some were not found."""
     if (not ids) == (note_ is None):
         raise BadOption("give ids of tokens, or --note, one of them")
+    if note_ == "":  # as an unset variable of a shell, which would remove all tokens without a note
+        raise BadOption("--note is empty: give the ids of tokens that have no note")
     given = [_id(text) for text in ids or ()]
     with on.existing() as queue:
         tokens = Tokens(queue.store)
