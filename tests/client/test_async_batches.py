@@ -372,7 +372,7 @@ def test_a_command_that_waits_for_a_lock_fails_if_the_system_has_no_thread_that_
 
     async def program():
         puts = [locked_keys.aio.put("t", key="k"), locked_keys.aio.put("t")]
-        found = await asyncio.wait_for(gathered(*puts), 5)
+        found = await asyncio.wait_for(gathered(*puts), 60)
         over.append(True)
         return [*found, await locked_keys.aio.put("t", key="k")]
 

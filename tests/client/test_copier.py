@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
@@ -48,14 +49,28 @@ def urls(request, tmp_path):
 
 
 @pytest.fixture
-def stores(urls):
+def in_memory():
+    """Two empty stores in memory."""
+    with open("memory:") as old, open("memory:") as new:
+        old.url, new.url = "memory:old", "memory:new"
+        yield old, new
+
+
+@pytest.fixture
+def stores(urls, in_memory):
     if urls is None:
-        with open("memory:") as old, open("memory:") as new:
-            old.url, new.url = "memory:old", "memory:new"
-            yield old, new
+        yield in_memory
     else:
         with open(urls[0]) as old, open(urls[1]) as new:
             yield old, new
+
+
+@pytest.fixture
+def paged(in_memory, monkeypatch):
+    """The same, with thirty jobs in the first, of which a page has ten."""
+    monkeypatch.setattr(copy_steps, "PAGE", 10)
+    put(in_memory[0], *some(30))
+    return in_memory
 
 
 def put(store, *jobs):
@@ -213,24 +228,23 @@ def test_what_was_tried_is_carried_with_the_jobs(stores):
     assert new.verify() == []
 
 
-def test_what_a_repair_has_left_odd_is_carried_as_it_can_be():
-    with open("memory:") as old, open("memory:") as new:
-        old.url, new.url = "memory:old", "memory:new"
-        ids = put(old, *(NewJob("t", b"%d" % n, 1) for n in range(3)))
-        [jobs] = old.apply([ops.Reserve("t", 3, ops.ClaimPolicy(60_000, 3), "w")])
-        old.apply([ops.Ack(job.id, job.claims) for job in jobs])
-        past = {id: old.ask(GetHistories([id]))[0] for id in ids}
-        past[ids[0]] = [past[ids[0]][0]._replace(outcome=Outcome.LOST)]
-        past[ids[2]] = []
-        ask = old.ask
-        old.ask = lambda query: [past[id] for id in query.ids] if isinstance(query, GetHistories) else ask(query)
-        old._connection.execute("UPDATE finished SET claims = claims + 3 WHERE id = ?", (ids[1],))
-        assert Copier(old, new).carry().finished == 2
-        assert [(job[1], job[6], job[-1][0].outcome) for job in finished(new)] == [
-            (b"0", 1, Outcome.DONE),
-            (b"1", 1, Outcome.DONE),
-        ]
-        assert new.verify() == []
+def test_what_a_repair_has_left_odd_is_carried_as_it_can_be(in_memory):
+    old, new = in_memory
+    ids = put(old, *(NewJob("t", b"%d" % n, 1) for n in range(3)))
+    [jobs] = old.apply([ops.Reserve("t", 3, ops.ClaimPolicy(60_000, 3), "w")])
+    old.apply([ops.Ack(job.id, job.claims) for job in jobs])
+    past = {id: old.ask(GetHistories([id]))[0] for id in ids}
+    past[ids[0]] = [past[ids[0]][0]._replace(outcome=Outcome.LOST)]
+    past[ids[2]] = []
+    ask = old.ask
+    old.ask = lambda query: [past[id] for id in query.ids] if isinstance(query, GetHistories) else ask(query)
+    old._connection.execute("UPDATE finished SET claims = claims + 3 WHERE id = ?", (ids[1],))
+    assert Copier(old, new).carry().finished == 2
+    assert [(job[1], job[6], job[-1][0].outcome) for job in finished(new)] == [
+        (b"0", 1, Outcome.DONE),
+        (b"1", 1, Outcome.DONE),
+    ]
+    assert new.verify() == []
 
 
 def test_what_finishes_while_a_copy_goes_over_is_carried_too(stores):
@@ -434,103 +448,94 @@ def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls
         assert old.verify() == new.verify() == []
 
 
-def test_producers_that_are_faster_than_the_copy_do_not_keep_it(monkeypatch):
-    monkeypatch.setattr(copy_steps, "PAGE", 10)
-    with open("memory:") as old, open("memory:") as new:
-        old.url, new.url = "memory:old", "memory:new"
-        put(old, *some(30))
-        copy, ask, copies = Copier(old, new), old.ask, []
+@contextmanager
+def beside_a_producer(store):
+    """Have twenty jobs put each time that jobs are listed."""
+    ask = store.ask
 
-        def beside_a_producer(query):
-            if isinstance(query, ListJobs):
-                put(old, *(NewJob("t", b"", FAR) for _ in range(20)))
-            return ask(query)
+    def beside(query):
+        if isinstance(query, ListJobs):
+            put(store, *(NewJob("t", b"", FAR) for _ in range(20)))
+        return ask(query)
 
-        for _ in range(2):
-            monkeypatch.setattr(old, "ask", beside_a_producer)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store, "ask", beside)
+        yield
+
+
+def test_producers_that_are_faster_than_the_copy_do_not_keep_it(paged):
+    old, new = paged
+    copy, copies = Copier(old, new), []
+    for _ in range(2):
+        with beside_a_producer(old):
             copy.carry()
-            monkeypatch.setattr(old, "ask", ask)
-            copies.append(len(live(new)))
-        assert 30 <= copies[0] < copies[1] < len(live(old))
-        copy.carry()
-        assert (live(new), new.verify()) == (live(old), [])
+        copies.append(len(live(new)))
+    assert 30 <= copies[0] < copies[1] < len(live(old))
+    copy.carry()
+    assert (live(new), new.verify()) == (live(old), [])
 
 
-def test_producers_that_are_faster_than_a_switch_do_not_keep_it(monkeypatch):
-    monkeypatch.setattr(copy_steps, "PAGE", 10)
-    with open("memory:") as old, open("memory:") as new:
-        old.url, new.url = "memory:old", "memory:new"
-        put(old, *some(30))
-        put(old, *(NewJob("t", b"", 0) for _ in range(30)))
-        for job in old.apply([ops.Reserve("t", 30, TERMS, "w")])[0]:
-            old.apply([ops.Ack(job.id, job.claims)])
-        copy, ask = Copier(old, new), old.ask
-        copy.carry()
-        copies = live(new)
-
-        def beside_a_producer(query):
-            if isinstance(query, ListJobs):
-                put(old, *(NewJob("t", b"", FAR) for _ in range(20)))
-            return ask(query)
-
-        monkeypatch.setattr(old, "ask", beside_a_producer)
+def test_producers_that_are_faster_than_a_switch_do_not_keep_it(paged):
+    old, new = paged
+    put(old, *(NewJob("t", b"", 0) for _ in range(30)))
+    for job in old.apply([ops.Reserve("t", 30, TERMS, "w")])[0]:
+        old.apply([ops.Ack(job.id, job.claims)])
+    copy = Copier(old, new)
+    copy.carry()
+    copies = live(new)
+    with beside_a_producer(old):
         switched = copy.switch(1)
-        assert switched.jobs >= 30
-        assert switched.late > 0
-        monkeypatch.setattr(old, "ask", ask)
-        left = len(live(old))
-        assert left > 0
-        assert copy.switch(1).late == left
-        assert (live(old), new.verify()) == ([], [])
-        assert [job for job in live(new) if job in copies] == copies
+    assert switched.jobs >= 30
+    assert switched.late > 0
+    left = len(live(old))
+    assert left > 0
+    assert copy.switch(1).late == left
+    assert (live(old), new.verify()) == ([], [])
+    assert [job for job in live(new) if job in copies] == copies
 
 
-def test_a_switch_leaves_no_copy_however_few_jobs_there_seemed_to_be(monkeypatch):
+def seems_small(store, monkeypatch):
+    """Have a store count ten jobs, whatever it has."""
+    ask, few = store.ask, {"t": Counts(delayed=10)}
+    monkeypatch.setattr(store, "ask", lambda query: few if isinstance(query, CountJobs) else ask(query))
+
+
+def test_a_switch_leaves_no_copy_however_few_jobs_there_seemed_to_be(paged, monkeypatch):
     """A later call would hand over its job by another copy. Jobs that are put meanwhile may have lower ids."""
-    monkeypatch.setattr(copy_steps, "PAGE", 10)
-    with open("memory:") as old, open("memory:") as new:
-        old.url, new.url = "memory:old", "memory:new"
-        put(old, *some(30))
-        copy, ask = Copier(old, new), old.ask
-        copy.carry()
-        before, few = live(old), {"t": Counts(delayed=10)}
-        monkeypatch.setattr(old, "ask", lambda query: few if isinstance(query, CountJobs) else ask(query))
-        assert copy.switch(1).jobs == 30
-        assert (live(old), live(new)) == ([], before)
+    old, new = paged
+    copy = Copier(old, new)
+    copy.carry()
+    before = live(old)
+    seems_small(old, monkeypatch)
+    assert copy.switch(1).jobs == 30
+    assert (live(old), live(new)) == ([], before)
 
 
-def test_a_carry_that_ends_before_a_copy_leaves_it(monkeypatch):
+def test_a_carry_that_ends_before_a_copy_leaves_it(paged, monkeypatch):
     """Jobs that are put meanwhile may have lower ids, from what another process had taken ahead."""
-    monkeypatch.setattr(copy_steps, "PAGE", 10)
-    with open("memory:") as old, open("memory:") as new:
-        old.url, new.url = "memory:old", "memory:new"
-        ids = put(old, *some(30))
-        copy, ask = Copier(old, new), old.ask
-        copy.carry()
-        old.apply([ops.Delete(ids[0]), ops.Cancel(ids[1])])
-        few = {"t": Counts(delayed=10)}
-        monkeypatch.setattr(old, "ask", lambda query: few if isinstance(query, CountJobs) else ask(query))
-        copy.carry()
-        assert live(new) == live(old)
+    old, new = paged
+    ids = [job.id for job in old.ask(ListJobs(Filter(), 0, 100))]
+    copy = Copier(old, new)
+    copy.carry()
+    old.apply([ops.Delete(ids[0]), ops.Cancel(ids[1])])
+    seems_small(old, monkeypatch)
+    copy.carry()
+    assert live(new) == live(old)
 
 
-def test_a_job_that_a_switch_finds_late_is_handed_over_though_somebody_had_deleted_its_copy(monkeypatch):
+def test_a_job_that_a_switch_finds_late_is_handed_over_though_somebody_had_deleted_its_copy(paged, monkeypatch):
     """Jobs that are put meanwhile may have lower ids: then the switch ends before jobs that were there before."""
-    monkeypatch.setattr(copy_steps, "PAGE", 10)
-    with open("memory:") as old, open("memory:") as new:
-        old.url, new.url = "memory:old", "memory:new"
-        put(old, *some(30))
-        copy, ask, before = Copier(old, new), old.ask, live(old)
-        copy.carry()
-        copies = [job for job in new.ask(ListJobs(Filter(), 0, 100)) if job.topic != TOPIC]
-        new.apply([ops.Delete(job.id) for job in copies[-10:]])
-        few = {"t": Counts(delayed=10)}
-        monkeypatch.setattr(old, "ask", lambda query: few if isinstance(query, CountJobs) else ask(query))
-        switched = copy.switch(20)
-        assert (switched.jobs, switched.late) == (20, 10)
-        while copy.switch(20).late:
-            pass
-        assert (live(old), live(new)) == ([], before)
+    old, new = paged
+    copy, before = Copier(old, new), live(old)
+    copy.carry()
+    copies = [job for job in new.ask(ListJobs(Filter(), 0, 100)) if job.topic != TOPIC]
+    new.apply([ops.Delete(job.id) for job in copies[-10:]])
+    seems_small(old, monkeypatch)
+    switched = copy.switch(20)
+    assert (switched.jobs, switched.late) == (20, 10)
+    while copy.switch(20).late:
+        pass
+    assert (live(old), live(new)) == ([], before)
 
 
 def test_beside_producers_and_workers_every_job_is_done_once(stores, monkeypatch):

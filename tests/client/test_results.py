@@ -15,15 +15,13 @@ from pywheel.jobs.queries import GetStates, ListWorkers
 from pywheel.stores.notifier import Member
 from pywheel.testing import run_due
 from tests.asked import when_asked
-from tests.jobs.waiting import until, working
-from tests.often import often
+from tests.jobs.waiting import LIMIT, until, working
 from tests.stores.servers import Redis
 
 
-@pytest.fixture(params=often(["memory:", "sqlite"]))
-def queue(request, tmp_path):
-    url = f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else request.param
-    with JobQueue(url) as queue:
+@pytest.fixture
+def queue():
+    with JobQueue("memory:") as queue:
         yield queue
 
 
@@ -381,5 +379,5 @@ def test_a_signal_handler_may_close_the_queue_while_its_thread_begins_or_ends_a_
         monkeypatch.setattr("pywheel.stores.listener._BACKOFF", (0.05, -1.0))  # the close does not wait for the thread
         thread = threading.Thread(target=program, daemon=True)
         thread.start()
-        thread.join(10)
+        thread.join(LIMIT)
         assert found == [WaitTimeout if within == "_leave" else StoreClosed]

@@ -196,13 +196,14 @@ def one_wheel_grows_by(core):
 
 def main(implementation):
     core = load(implementation)
+    gc.freeze()  # collections walk what the scenes make alone
     tracemalloc.start()
     references = sys.getrefcount(SHARED)
     for scene in SCENES:
         # Caches of the interpreter grow now and then; a leak grows every time.
         assert any(grows_by(scene, core) < ALLOWED for _ in range(12)), f"{scene.__name__} leaks"
-    growth = min(one_wheel_grows_by(core) for _ in range(4))
-    assert growth < 10 * ALLOWED, f"one wheel grows by {growth} bytes"  # it had sixteen thousand timers meanwhile
+    # It has had sixteen thousand timers meanwhile.
+    assert any(one_wheel_grows_by(core) < 10 * ALLOWED for _ in range(4)), "one wheel grows as it is used on and on"
     gc.collect()
     assert sys.getrefcount(SHARED) == references, "references to an item were lost or forgotten"
 

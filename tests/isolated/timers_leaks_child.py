@@ -185,14 +185,15 @@ def timeouts(pywheel):
     loop_of(pywheel).run_until_complete(main())
 
 
-SCENES = [fire, change, act_in_callbacks, coroutines, cycles, crowd, refuse]
+SCENES = [fire, change, act_in_callbacks, coroutines, cycles, refuse]
+NATIVE = [crowd, timeouts]  # the twin has timers of one kind, and its timeouts are asyncio's own
 
 
 def main(implementation):
     pywheel = load_package(implementation)
     tracemalloc.start()
     references = sys.getrefcount(SHARED), sys.getrefcount(CONTEXT), sys.getrefcount(nothing)
-    for scene in SCENES + [timeouts] * (implementation == "native"):  # the twin's timeouts are asyncio's own
+    for scene in SCENES + NATIVE * (implementation == "native"):
         # Caches of the interpreter grow now and then; a leak grows every time.
         assert any(grows_by(scene, pywheel) < ALLOWED for _ in range(6)), f"{scene.__name__} leaks"
     loop_of(pywheel).close()

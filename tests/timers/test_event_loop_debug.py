@@ -57,21 +57,13 @@ def test_no_traceback_is_kept_without_debug_mode(both):
     assert loop.get_debug() is True
 
 
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("method", ["call_soon", "call_later", "call_at", "call_soon_threadsafe"])
-@pytest.mark.parametrize("callback", ["no callable", "coroutine", "coroutine function"])
-def test_a_callback_that_cannot_be_called_is_refused(both, method, callback):
-    async def coroutine():
-        pass
-
-    made = coroutine()
-    value = {"no callable": 17, "coroutine": made, "coroutine function": coroutine}[callback]
+def test_a_callback_that_cannot_be_called_is_refused(both, method):
     messages = []
     for loop in both:
         with pytest.raises(TypeError) as refused:
-            getattr(loop, method)(*[] if "soon" in method else [1], value)
+            getattr(loop, method)(*[] if "soon" in method else [1], 17)
         messages.append(str(refused.value))
-    made.close()
     assert messages[0] == messages[1]
     assert both[1]._scheduled == []
 

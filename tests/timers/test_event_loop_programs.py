@@ -1,22 +1,13 @@
-"""EventLoop under whole programs: everything else of asyncio works on it as on the loop it replaces."""
+"""EventLoop in programs with threads, and what is left of one that is dropped. The rest are CPython's own tests."""
 
 import asyncio
 import gc
-import os
-import signal
-import subprocess
 import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from tests.isolated.child import environment
-from tests.jobs.waiting import LIMIT
-
-ON_UNIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals on Windows")
-
 
 # ---- running ---------------------------------------------------------------------------------------------------------
 
@@ -74,88 +65,6 @@ def test_timers_misused_from_other_threads_do_no_harm(pywheel):
     loop.run_until_complete(asyncio.wait_for(main(), None))
     assert loop._scheduled == []
     loop.close()
-
-
-# ---- files and processes -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.stress
-def test_subprocesses_with_a_timeout_that_fires_and_one_that_does_not(run_ours):
-    async def main():
-        echo = "import sys; print(sys.stdin.readline().strip()[::-1])"
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", echo, **pipes)
-        async with asyncio.timeout(LIMIT):
-            output, _ = await process.communicate(b"abc\n")
-        assert output.strip() == b"cba"
-        assert process.returncode == 0
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(600)")
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(process.wait(), 0.01)
-        process.kill()
-        assert await process.wait() != 0
-
-    run_ours(main())
-
-
-# ---- signals ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.stress
-@ON_UNIX
-def test_a_signal_handler_runs_though_the_loop_sleeps(run_ours):
-    async def main():
-        loop, got = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_signal_handler(signal.SIGUSR1, got.set)
-        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-        await got.wait()
-        assert loop.remove_signal_handler(signal.SIGUSR1)
-
-    run_ours(main())
-
-
-INTERRUPTED = """
-import asyncio, sys
-import pywheel
-
-async def main():
-    try:
-        print("ready", flush=True)
-        await asyncio.sleep(600)
-    except asyncio.CancelledError:
-        print("cancelled")
-        raise
-
-async def busy():
-    print("ready", flush=True)
-    while True:
-        await asyncio.sleep(0)
-
-with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
-    try:
-        runner.run(main() if sys.argv[1] == "sleeping" else busy())
-    except KeyboardInterrupt:
-        print("interrupted")
-"""
-
-
-@pytest.mark.stress
-@ON_UNIX
-@pytest.mark.parametrize("what", ["sleeping", "busy"])
-def test_ctrl_c_ends_a_program_as_it_does_on_asyncios_loop(pywheel, what):
-    pure = "1" if pywheel.implementation == "pure" else None
-    process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, what],
-        env=environment(PYWHEEL_PURE=pure, PYWHEEL_REQUIRE_NATIVE=None),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=LIMIT)
-    assert output.split() == ["cancelled", "interrupted"][what == "busy" :]
-    assert process.returncode == 0
 
 
 # ---- ends ------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ SHORT = {
 }
 
 
-def run(name, *arguments, core="native"):
+def run(name, *arguments, core=CORES[0]):
     result = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
         env=environment(PYWHEEL_PURE="1" if core == "pure" else "", PYWHEEL_REQUIRE_NATIVE=""),
@@ -47,38 +47,34 @@ def number_before(words, output):
 
 @pytest.mark.parametrize("name", SHORT)
 def test_an_example_says_what_it_is_and_takes(name):
-    output = run(name, "--help", core=CORES[0])
+    output = run(name, "--help")
     assert "usage" in output
     assert "default" in output
 
 
 @pytest.mark.parametrize("loop", [None, "EventLoop", pytest.param("uvloop", marks=NO_UVLOOP)])
-@pytest.mark.parametrize("core", CORES)
-def test_the_echo_server_closes_every_connection_that_falls_silent_and_none_early_on_each_loop(loop, core):
-    output = run("echo_server.py", *SHORT["echo_server.py"], *(["--loop", loop] if loop else []), core=core)
+def test_the_echo_server_closes_every_connection_that_falls_silent_and_none_early_on_each_loop(loop):
+    output = run("echo_server.py", *SHORT["echo_server.py"], *(["--loop", loop] if loop else []))
     assert number_before("connected", output) == 200
     assert number_before("were closed as idle", output) == 200
     assert number_before("of them too early", output) == 0
     assert number_before("timers left", output) == 0
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_the_chat_server_drops_who_gives_no_name_or_answers_no_ping_and_nobody_else(core):
-    output = run("chat_server.py", *SHORT["chat_server.py"], core=core)
+def test_the_chat_server_drops_who_gives_no_name_or_answers_no_ping_and_nobody_else():
+    output = run("chat_server.py", *SHORT["chat_server.py"])
     told = ["ann came", "ann: hello", "bob came", "somebody gave no name in time", "bob did not answer", "ann left"]
     assert sorted(output.splitlines()) == sorted([*told, "0 timers left"])
     assert output.index("bob did not answer") < output.index("ann left")
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_the_failure_detector_finds_the_dead(core):
-    output = run("heartbeats.py", *SHORT["heartbeats.py"], core=core)
+def test_the_failure_detector_finds_the_dead():
+    output = run("heartbeats.py", *SHORT["heartbeats.py"])
     assert "20 of the 20 dead were found" in output
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_the_auction_ends_once_and_each_bid_adds_to_the_countdown(core):
-    output = run("auction.py", *SHORT["auction.py"], core=core)
+def test_the_auction_ends_once_and_each_bid_adds_to_the_countdown():
+    output = run("auction.py", *SHORT["auction.py"])
     *_, last = output.splitlines()
     assert output.count("sold to") == 1
     bids = output.count("bids")
@@ -86,9 +82,8 @@ def test_the_auction_ends_once_and_each_bid_adds_to_the_countdown(core):
     assert float(last.split()[0]) >= 30 + 5 * bids
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_the_poller_keeps_to_its_rate_though_a_source_fails(core):
-    output = run("poller.py", *SHORT["poller.py"], core=core)
+def test_the_poller_keeps_to_its_rate_though_a_source_fails():
+    output = run("poller.py", *SHORT["poller.py"])
     done = number_before("answered", output) + number_before("failed", output)
     assert number_before("answered", output) > 0
     assert number_before("failed", output) > 0

@@ -25,15 +25,17 @@ SECONDS = {"part": 0.3 * TTR, "most": 0.9 * TTR, "hang": 1.7 * TTR}  # for which
 
 
 def opened(url):
-    """Return the store of an address once it is there, with the fault that the test has planted, if it has."""
-    plant = os.environ.get("LEDGER_PLANT")
+    """Return the store of an address once it is there, with the faults that the test has planted."""
     while True:
         try:
             store = open_store(url)
         except StoreError:
             time.sleep(0.05)
         else:
-            return Planted(store, plant) if plant else store
+            break
+    for plant in filter(None, os.environ.get("LEDGER_PLANT", "").split(", ")):
+        store = Planted(store, plant)
+    return store
 
 
 class Pen:

@@ -36,7 +36,7 @@ def insist(call, meanwhile):
 class Storm:
     """The processes, and the events of their lives. All chance follows from the seed, except the machine's.
 
-    With a `plant` of `tests.worker.plants` the store of each of them has that fault.
+    With a `plant` of `tests.worker.plants`, or several after commas, the store of each of them has these faults.
     """
 
     def __init__(self, folder, seed, url, *, workers=WORKERS, producers=3, plant="", topics=TOPICS):

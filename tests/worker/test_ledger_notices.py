@@ -31,21 +31,14 @@ def kinds(folder, plant, calls=CALLS, topics=TOPICS, workers=1, excuses=False):
     return {text.partition(":")[0] for text in accounts.wrong}
 
 
-def test_a_calm_ledger_without_a_fault_is_right(tmp_path):
-    assert kinds(tmp_path, "", excuses=True) == set()
-
-
 @pytest.mark.parametrize(
-    ("plant", "kind", "more"),
+    ("plants", "said", "more"),
     [
-        ("claim given twice", "twice", {}),
-        ("ack dropped", "lost lease", {}),
-        ("old body", "old body", {"calls": 800}),
-        ("limit passed", "limit", {"topics": (LIMITED,)}),
-        ("early", "early", {}),
-        ("cancel dropped", "cancelled", {}),
-        ("put lost", "lost", {}),
+        ("claim given twice, early, put lost", {"twice", "early", "lost"}, {}),
+        ("ack dropped, cancel dropped, old body", {"lost lease", "cancelled", "old body"}, {"calls": 800}),
+        ("limit passed", {"limit"}, {"topics": (LIMITED,)}),
     ],
 )
-def test_the_ledger_notices(tmp_path, plant, kind, more):
-    assert kind in kinds(tmp_path, plant, **more)
+def test_the_ledger_notices(tmp_path, plants, said, more):
+    """Faults that are told apart by what is said of them."""
+    assert said <= kinds(tmp_path, plants, **more)
