@@ -68,16 +68,6 @@ def test_a_limit_holds(queue):
     assert [run_due(queue, 0), run_due(queue, 2), run_due(queue, 9)] == [0, 2, 3]
 
 
-def test_what_handlers_put_that_is_due_is_handled_too(queue):
-    @queue.handler("t")
-    def handle(job):
-        if job.json():
-            queue.put("t", job.json() - 1)
-
-    queue.put("t", 4)
-    assert run_due(queue) == 5
-
-
 def test_what_became_of_attempts_is_counted(queue, clock, tally):
     @queue.handler("t", retry=Ladder("5s", "1m"))
     def handle(job):

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from functools import partial
 from itertools import chain
 
 import pytest
@@ -114,30 +115,33 @@ def test_a_finaliser_may_put_while_its_thread_is_within_the_queue(pywheel):
         assert q.get_nowait() == "from the finaliser"
 
 
-def test_get_without_waiting_raises_empty(q):
-    q.put("a", 5)
-    for get in (q.get_nowait, lambda: q.get(block=False), lambda: q.get(False, 10), lambda: q.get(timeout=0)):
-        with pytest.raises(queue.Empty):
-            get()
-    assert q.naps == 0
-
-
-def test_put_without_waiting_raises_full(make, clock):
+@pytest.fixture(params=["get", "put"])
+def vain(request, make, clock):
+    """A queue of which one of its methods gets nothing, or cannot put, for now; that method, and what it raises."""
     q = make(1, clock)
-    q.put("a")
-    for put in (q.put_nowait, lambda item: q.put(item, 0, False), lambda item: q.put(item, timeout=0)):
-        with pytest.raises(queue.Full):
-            put("b")
+    q.put("a", 11)
+    return q, *((q.get, queue.Empty) if request.param == "get" else (partial(q.put, "b"), queue.Full))
+
+
+def test_who_does_not_wait_gets_an_error_at_once(vain):
+    q, call, error = vain
+    nowait = q.get_nowait if error is queue.Empty else partial(q.put_nowait, "b")
+    for at_once in (
+        nowait,
+        partial(call, block=False),
+        partial(call, block=False, timeout=10),
+        partial(call, timeout=0),
+    ):
+        with pytest.raises(error):
+            at_once()
     assert q.naps == 0
 
 
-def test_get_gives_up_after_its_timeout(make, q, clock):
-    with pytest.raises(queue.Empty):
-        make().get(timeout=0.001)
-    q.put("a", 11)
-    crowd = waiting(q, 2, lambda: q.get(timeout=10))
+def test_who_waits_gives_up_after_its_timeout(vain, clock):
+    q, call, error = vain
+    crowd = waiting(q, 2, lambda: call(timeout=10))
     clock.advance(10)
-    assert [type(result) for result in crowd.join()] == [queue.Empty] * 2
+    assert [type(result) for result in crowd.join()] == [error] * 2
     assert q.qsize() == 1
 
 
@@ -146,15 +150,6 @@ def test_an_item_due_at_the_end_of_the_timeout_is_got(q, clock):
     crowd = waiting(q, 1, lambda: q.get(timeout=10))
     clock.advance(10)
     assert crowd.join() == ["a"]
-
-
-def test_put_gives_up_after_its_timeout(make, clock):
-    q = make(1, clock)
-    q.put("a")
-    crowd = waiting(q, 2, lambda: q.put("b", timeout=10))
-    clock.advance(10)
-    assert [type(result) for result in crowd.join()] == [queue.Full] * 2
-    assert q.qsize() == 1
 
 
 def test_when_the_thread_that_waits_for_the_next_deadline_gives_up_another_does_so(q, clock):
@@ -240,22 +235,14 @@ def test_an_interrupted_put_leaves_its_room_to_the_next(make, alarm):
     assert q.get_nowait() == "c"
 
 
-@pytest.mark.parametrize("timeout", [-1, -0.001])
-def test_a_negative_timeout_is_a_value_error(make, timeout):
-    q = make(1)
-    with pytest.raises(ValueError, match="timeout"):
-        q.get(timeout=timeout)
-    with pytest.raises(ValueError, match="timeout"):
-        q.put("a", timeout=timeout)
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [*((timeout, ValueError) for timeout in (-1, -0.001, float("nan"), 1e12)), ("1", TypeError)],
+)
+def test_a_timeout_that_is_no_number_of_seconds_to_come_is_refused(make, timeout, error):
+    q = make()
+    for call in (q.get, partial(q.put, "a")):
+        with pytest.raises(error, match="timeout"):
+            call(timeout=timeout)
     assert q.empty()
     q.put("a", block=False, timeout=timeout)  # as queue.Queue does
-
-
-@pytest.mark.parametrize(("timeout", "error"), [("1", TypeError), (float("nan"), ValueError), (1e12, ValueError)])
-def test_a_timeout_that_is_no_number_of_seconds_is_refused(make, timeout, error):
-    q = make()
-    with pytest.raises(error, match="timeout"):
-        q.get(timeout=timeout)
-    with pytest.raises(error, match="timeout"):
-        q.put("a", timeout=timeout)
-    assert q.empty()

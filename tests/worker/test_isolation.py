@@ -4,7 +4,6 @@ import contextlib
 import functools
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pywheel import BadJob, BadOption, GiveUp, JobExists, JobQueue, RetryLater, Worker
+from pywheel import BadOption, JobQueue, Worker
 from pywheel.jobs import State
 from pywheel.worker.executors.processes import Isolated, _Child, _LeaseOver
 from tests.isolated.child import environment, run
@@ -431,12 +430,6 @@ def test_a_program_that_a_child_cannot_import_fails_the_attempt_and_says_why(que
     assert job.state is State.DEAD
     assert "the handler's process cannot import it: " in job.last_error
     assert error in job.last_error
-
-
-@pytest.mark.parametrize("error", [RetryLater("5m", "busy"), GiveUp("no"), JobExists("taken", 5), BadJob("bad")])
-def test_errors_travel_between_processes(error):
-    copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
 
 
 def does_nothing(job):

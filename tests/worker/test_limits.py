@@ -46,19 +46,6 @@ def test_a_job_of_higher_priority_overtakes_a_backlog(live_queue):
         worker.stop()
 
 
-def test_a_job_that_is_replaced_takes_the_priority_of_its_successor_along(live_queue):
-    order = []
-    live_queue.handler("t", concurrency=1)(lambda job: order.append(job.id))
-    with working(live_queue):
-        id = live_queue.put("t", delay="1h", key="k")
-        assert live_queue.put("t", delay=0.1, key="k", replace=True, priority=4) == id
-        assert finished(live_queue, id).priority == 4
-        other = live_queue.put("t", delay="1h", key="k", priority=2)
-        live_queue.put("t", delay=0.01, key="k", replace=True)
-        assert finished(live_queue, other).priority == 0
-    assert order == [id, other]
-
-
 @pytest.mark.parametrize("priority", [10, -10, 1.5, True, "1", None])
 def test_a_priority_is_a_whole_number_from_minus_9_to_9(queue, priority):
     with pytest.raises(BadJob, match="priority must be a whole number from -9 to 9"):
