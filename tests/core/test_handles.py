@@ -2,18 +2,7 @@
 
 import pytest
 
-NEVER_HANDLES = {
-    "0": 0,
-    "-1": -1,
-    "-2^63": -(2**63),
-    "2^32": 2**32,
-    "2^60": 2**60,
-    "2^63": 2**63,
-    "2^64-1": 2**64 - 1,
-    "2^64": 2**64,
-    "huge": 10**5000,
-    "-huge": -(10**5000),
-}
+NEVER_HANDLES = [0, -1, -(2**63), 2**32, 2**60, 2**63, 2**64 - 1, 2**64, 10**5000, -(10**5000)]
 
 
 def is_stale(wheel, handle):
@@ -107,13 +96,12 @@ def test_no_handle_of_a_wheel_that_is_used_a_lot_is_one_of_a_thousand_others(cor
         assert wheel.cancel(handle)
 
 
-@pytest.mark.parametrize("number", NEVER_HANDLES.values(), ids=NEVER_HANDLES)
-def test_an_int_that_was_never_a_handle_is_unknown(any_wheel_class, number):
+def test_an_int_that_was_never_a_handle_is_unknown(any_wheel_class):
     wheel = any_wheel_class()
-    assert is_stale(wheel, number)
-    wheel.schedule(300, 7)
-    assert is_stale(wheel, number)
-    assert len(wheel) == 1
+    for pending in (0, 1):
+        assert [number for number in NEVER_HANDLES if not is_stale(wheel, number)] == []
+        assert len(wheel) == pending
+        wheel.schedule(300, 7)
 
 
 def test_iteration_is_over_the_timers_pending_when_it_began(any_wheel_class):

@@ -9,18 +9,18 @@ def full_wheel(wheel_class):
     return wheel, handles
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 8, 9, 10, 2**63, 10**5000], ids="1 2 3 4 8 9 10 2^63 huge".split())
-def test_portions_make_up_the_whole_in_order(any_wheel_class, limit):
-    wheel, _ = full_wheel(any_wheel_class)
-    out = []
-    while len(wheel):
-        portion = wheel.advance(1000, limit)
-        assert len(portion) == min(limit, 9 - len(out))
-        assert wheel.now == 1000
-        out += portion
-        assert len(wheel) == 9 - len(out)
-        wheel._check()
-    assert out == list(range(9))
+def test_portions_make_up_the_whole_in_order(any_wheel_class):
+    for limit in (1, 2, 3, 4, 8, 9, 10, 2**63, 10**5000):
+        wheel, _ = full_wheel(any_wheel_class)
+        out = []
+        while len(wheel):
+            portion = wheel.advance(1000, limit)
+            assert len(portion) == min(limit, 9 - len(out))
+            assert wheel.now == 1000
+            out += portion
+            assert len(wheel) == 9 - len(out)
+            wheel._check()
+        assert out == list(range(9))
 
 
 def test_a_negative_limit_is_an_error_that_changes_nothing(any_wheel_class):

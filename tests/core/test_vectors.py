@@ -131,9 +131,13 @@ def operations_of(file):
 
 
 @EACH_BUILD
-@pytest.mark.parametrize("file", sorted(FILES), ids=lambda file: f"{file.parent.name}-{file.stem}")
-def test_vectors_give_what_they_say(any_core, driver, file):
-    replay(driver(any_core), operations_of(file))
+def test_vectors_give_what_they_say(any_core, driver):
+    for file in sorted(FILES):
+        try:
+            replay(driver(any_core), operations_of(file))
+        except Exception as error:
+            error.add_note(f"{file.parent.name}/{file.name}")
+            raise
 
 
 def test_every_vector_file_is_there():
