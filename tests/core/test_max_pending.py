@@ -45,18 +45,18 @@ def test_bad_arguments_are_found_before_the_wheel_is_found_full(wheel_class):
         wheel.schedule_many([1, 2, -1], [1, 2, 3])
 
 
-@pytest.mark.parametrize("most", [0, -1, -(10**5000)], ids=["0", "-1", "huge"])
-def test_max_pending_below_one_is_a_value_error(wheel_class, most):
-    with pytest.raises(ValueError, match="max_pending"):
-        wheel_class(max_pending=most)
+def test_max_pending_below_one_is_a_value_error(wheel_class):
+    for most in (0, -1, -(10**5000)):
+        with pytest.raises(ValueError, match="max_pending"):
+            wheel_class(max_pending=most)
 
 
-@pytest.mark.parametrize("most", [2**63 - 1, 2**63, 2**64, 10**5000], ids=["63", "64", "65", "huge"])
-def test_a_huge_max_pending_is_as_good_as_none(wheel_class, most):
-    wheel = wheel_class(max_pending=most)
-    assert wheel.max_pending == most
-    wheel.schedule(1, 7)
-    assert wheel.advance(1) == [7]
+def test_a_huge_max_pending_is_as_good_as_none(wheel_class):
+    for most in (2**63 - 1, 2**63, 2**64, 10**5000):
+        wheel = wheel_class(max_pending=most)
+        assert wheel.max_pending == most
+        wheel.schedule(1, 7)
+        assert wheel.advance(1) == [7]
 
 
 def test_schedule_many_takes_all_or_none(core):

@@ -106,13 +106,13 @@ def test_a_handle_of_another_queue_or_a_number_of_no_item_means_nothing(q, make)
     assert q.get_nowait() == "mine"
 
 
-@pytest.mark.parametrize("handle", [None, 1.0, "1", object()])
-def test_a_handle_must_be_an_int(q, handle):
+def test_a_handle_must_be_an_int(q):
     q.put_nowait("a")
-    with pytest.raises(TypeError, match="handle"):
-        q.remove(handle)
-    with pytest.raises(TypeError, match="handle"):
-        q.reschedule(handle, 1)
+    for handle in (None, 1.0, "1", object()):
+        with pytest.raises(TypeError, match="handle"):
+            q.remove(handle)
+        with pytest.raises(TypeError, match="handle"):
+            q.reschedule(handle, 1)
     assert q.ready() == 1
 
 
@@ -209,30 +209,21 @@ def test_a_cycle_through_a_queue_is_collected(make):
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("delay", "error"),
-    [
-        ("1", TypeError),
-        (None, TypeError),
-        ([], TypeError),
-        (float("nan"), ValueError),
-        (float("inf"), ValueError),
-        (2**70, ValueError),
-    ],
-)
-def test_a_delay_that_is_no_number_of_seconds_is_refused_and_nothing_changes(q, delay, error):
+def test_a_delay_that_is_no_number_of_seconds_is_refused_and_nothing_changes(q):
     handle = q.put_nowait("a")
-    with pytest.raises(error, match="delay"):
-        q.put_nowait("b", delay)
-    with pytest.raises(error, match="delay"):
-        q.reschedule(handle, delay)
-    assert (q.qsize(), q.ready()) == (1, 1)
+    for error, delays in ((TypeError, ("1", None, [])), (ValueError, (float("nan"), float("inf"), 2**70))):
+        for delay in delays:
+            with pytest.raises(error, match="delay"):
+                q.put_nowait("b", delay)
+            with pytest.raises(error, match="delay"):
+                q.reschedule(handle, delay)
+            assert (q.qsize(), q.ready()) == (1, 1), delay
 
 
-@pytest.mark.parametrize(("name", "value"), [("maxsize", 1.5), ("maxsize", "5"), ("maxsize", None), ("clock", 5)])
-def test_a_maxsize_that_is_no_int_and_a_clock_that_is_none_are_refused(words, name, value):
-    with pytest.raises(TypeError, match=name):
-        words.Queue(**{name: value})
+def test_a_maxsize_that_is_no_int_and_a_clock_that_is_none_are_refused(words):
+    for name, value in (("maxsize", 1.5), ("maxsize", "5"), ("maxsize", None), ("clock", 5)):
+        with pytest.raises(TypeError, match=name):
+            words.Queue(**{name: value})
 
 
 # ---- interrupts and copies -------------------------------------------------------------------------------------------
