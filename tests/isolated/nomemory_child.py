@@ -16,7 +16,7 @@ from tests.implementations import load
 
 FAR = 2**50
 ENOUGH = 8  # successes in a row after which no allocation is left to fail
-PATIENCE = 30  # seconds for one operation: without memory, a loop may find no way out
+PATIENCE = 120  # seconds for one operation: without memory, a loop may find no way out
 THREADS = Path("/proc/self/task")
 
 

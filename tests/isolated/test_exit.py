@@ -10,13 +10,14 @@ import pytest
 
 from tests.implementations import CORES, MODULES
 from tests.isolated.child import environment, on, run, run_well, script
+from tests.jobs.waiting import LIMIT
 
 pytestmark = pytest.mark.stress
 
 COMMON = """
 import faulthandler, sys, threading, time
 import pywheel
-faulthandler.dump_traceback_later(30, exit=True)  # one that hangs says where
+faulthandler.dump_traceback_later(120, exit=True)  # one that hangs says where
 timers = pywheel.ThreadTimers()
 
 def hold(seconds):
@@ -120,7 +121,7 @@ loop = pywheel.EventLoop(); loop.call_later(600, print, loop)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_interpreter_exits_quietly(name, case):
     code = COMMON + CASES[case] + "\nprint('bye', flush=True)\n"
-    assert run_well("-c", code, timeout=40, **on(name)) == "bye\n"
+    assert run_well("-c", code, **on(name)) == "bye\n"
 
 
 @pytest.mark.parametrize("name", CORES)
@@ -135,15 +136,15 @@ def main():
     print("bye", flush=True)
 threading.Thread(target=main).start()
 """
-    assert run_well("-c", COMMON + code, timeout=40, **on(name)) == "bye\n"
+    assert run_well("-c", COMMON + code, **on(name)) == "bye\n"
 
 
 @pytest.mark.parametrize("name", CORES)
 def test_an_exit_code_and_an_error_are_kept(name):
     code = COMMON + "hold(10**6); timers.call_later(1000, print); sys.exit(7)"
-    result = run("-c", code, timeout=40, **on(name))
+    result = run("-c", code, **on(name))
     assert (result.returncode, result.stdout, result.stderr) == (7, "", "")
-    result = run("-c", COMMON + "timers.call_later(1000, print); 1 / 0", timeout=40, **on(name))
+    result = run("-c", COMMON + "timers.call_later(1000, print); 1 / 0", **on(name))
     assert result.returncode == 1
     assert result.stderr.rstrip().endswith("ZeroDivisionError: division by zero")
 
@@ -164,7 +165,7 @@ import pywheel
 timers = pywheel.ThreadTimers()
 timers.call_later(1000, print)
 """
-    assert run_well("-c", code, timeout=40, **on(name)) == "stopped\n"
+    assert run_well("-c", code, **on(name)) == "stopped\n"
 
 
 NESTED = """
@@ -252,7 +253,7 @@ def interrupt(name, code):
     """Interrupt a program when it is ready; return its exit code and what it wrote."""
     with started(name, "-c", code) as child:
         child.send_signal(signal.SIGINT)
-        output, errors = child.communicate(timeout=40)
+        output, errors = child.communicate(timeout=LIMIT)
         return child.returncode, output, errors
 
 
@@ -267,5 +268,5 @@ def test_a_suspended_process_sees_one_jump(name, driver):
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.6)
         child.send_signal(signal.SIGCONT)
-        output, errors = child.communicate("\n", timeout=40)
+        output, errors = child.communicate("\n", timeout=LIMIT)
         assert (child.returncode, output, errors) == (0, "well\n", "")

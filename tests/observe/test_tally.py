@@ -124,6 +124,6 @@ def test_a_signal_handler_may_put_while_a_put_of_its_thread_is_counted():
     tally.counters = Interrupted()
     program = threading.Thread(target=tally, args=(e.JobsPut("t", 1),), daemon=True)
     program.start()
-    program.join(10)
+    program.join(60)
     assert not program.is_alive()
     assert dict(tally.counters) == {("put", "t"): 1, ("put", "other"): 2}

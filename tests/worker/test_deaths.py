@@ -11,7 +11,7 @@ from pywheel.events import JobDied
 from pywheel.jobs import Outcome, State
 from pywheel.jobs.commands import Claim, ClaimPolicy, Expire, Purge
 from tests.isolated.child import environment
-from tests.jobs.waiting import finished, until, working
+from tests.jobs.waiting import LIMIT, finished, until, working
 from tests.worker.each_store import url
 
 __all__ = ["url"]
@@ -151,7 +151,7 @@ def test_a_worker_that_was_killed_at_each_attempt_is_told_of_by_one_that_lives(t
         handling(queue)
         id = queue.put("t", max_attempts=2)
         for _ in range(2):
-            found = subprocess.run([sys.executable, "-c", KILLED, url], env=environment(), timeout=60, check=False)
+            found = subprocess.run([sys.executable, "-c", KILLED, url], env=environment(), timeout=LIMIT, check=False)
             assert found.returncode == 7
         with working(queue):
             until(lambda: seen)

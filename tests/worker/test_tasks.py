@@ -11,7 +11,7 @@ import pytest
 from pywheel import Fixed, GiveUp, Job, NotNow, Worker, provided
 from pywheel.jobs import State
 from tests.isolated.child import environment
-from tests.jobs.waiting import finished, until, working
+from tests.jobs.waiting import LIMIT, finished, until, working
 from tests.worker import task_shop
 
 PLACES = ["in_thread", "on_loop", *(pytest.param(name, marks=pytest.mark.stress) for name in ("isolated", "aisolated"))]
@@ -164,6 +164,6 @@ def test_a_script_s_tasks_have_the_topics_of_its_module_in_every_process(tmp_pat
     (tmp_path / "script.py").write_text(SCRIPT)
     url = f"sqlite:///{tmp_path}/jobs.db"
     done = subprocess.run(
-        [sys.executable, *command, url], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+        [sys.executable, *command, url], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT
     )
     assert done.stdout == "script.first script.second\n", done.stderr

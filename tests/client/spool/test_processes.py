@@ -158,7 +158,6 @@ queue = JobQueue(server, spool=sys.argv[2])
 print(queue.put("t", 1))
 """,
         *urls,
-        timeout=30,
     )
     assert printed == "-1\n"
     assert [job.json() for job in drain(*urls)] == [1]
