@@ -99,47 +99,35 @@ def test_a_bad_array_is_refused_wherever_it_stands(busy):
                 call()
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 4])
-def test_different_lengths_are_a_value_error(busy, length):
-    for call in calls(*busy, np.ones(length, np.int64), "tick key"):
-        with pytest.raises(ValueError, match="length"):
-            call()
+def test_different_lengths_are_a_value_error(busy):
+    for length in (0, 1, 2, 4):
+        for call in calls(*busy, np.ones(length, np.int64), "tick key"):
+            with pytest.raises(ValueError, match="length"):
+                call()
 
 
-@pytest.mark.parametrize(
-    "handles",
-    [
+def test_ints_that_were_never_handles_are_unknown(busy):
+    wheel, _ = busy
+    for handles in (
         np.zeros(3, np.uint64),
         np.array([-1, -2, -(2**63)]),
         np.array([-1, 0, 127], np.int8),
         np.array([2**60, 2**63, 2**64 - 1], np.uint64),
-    ],
-    ids=["zero", "negative", "int8", "large"],
-)
-def test_ints_that_were_never_handles_are_unknown(busy, handles):
-    wheel, _ = busy
-    assert wheel.cancel_many(handles).tolist() == [False] * 3
-    assert wheel.reschedule_many(handles, GOOD).tolist() == [False] * 3
+    ):
+        assert wheel.cancel_many(handles).tolist() == [False] * 3
+        assert wheel.reschedule_many(handles, GOOD).tolist() == [False] * 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "match"),
-    [
-        ((-1,), OverflowError, "now"),
-        ((2**63,), OverflowError, "now"),
-        ((10**5000,), OverflowError, "now"),
-        ((30.0,), TypeError, "now must be an int"),
-        ((None,), TypeError, "now must be an int"),
-        ((np.array([30, 31]),), TypeError, "now must be an int"),
+def test_advance_many_refuses_what_advance_does(busy):
+    for arguments, error, match in (
+        *(((now,), OverflowError, "now") for now in (-1, 2**63, 10**5000)),
+        *(((now,), TypeError, "now must be an int") for now in (30.0, None, np.array([30, 31]))),
         ((30, 1.0), TypeError, "limit must be an int"),
         ((19,), ValueError, "forwards"),
         ((30, -1), ValueError, "limit"),
-    ],
-    ids="-1 2^63 huge float None array limit-float backwards limit-negative".split(),
-)
-def test_advance_many_refuses_what_advance_does(busy, arguments, error, match):
-    with pytest.raises(error, match=match):
-        busy[0].advance_many(*arguments)
+    ):
+        with pytest.raises(error, match=match):
+            busy[0].advance_many(*arguments)
 
 
 def test_the_last_bad_one_of_many_changes_nothing(busy):
