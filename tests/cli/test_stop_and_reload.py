@@ -80,8 +80,7 @@ STEPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [TERM, INT, QUIT])
-@pytest.mark.parametrize("options", [ONE, SEVERAL])
+@pytest.mark.parametrize(("number", "options"), [(TERM, ONE), (INT, SEVERAL), (QUIT, ONE)])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_signal_to_stop_at_any_step_ends_it_and_cuts_no_grace(shop, step, options, number):
     id = step(shop, (*options, "--grace", "50"))
@@ -99,8 +98,7 @@ def test_a_signal_to_stop_at_any_step_ends_it_and_cuts_no_grace(shop, step, opti
         assert number == QUIT or shop.process.returncode == 0
 
 
-@pytest.mark.parametrize("options", [ONE, SEVERAL])
-@pytest.mark.parametrize("number", [TERM, INT])
+@pytest.mark.parametrize(("number", "options"), [(TERM, SEVERAL), (INT, ONE)])
 def test_a_source_that_changes_while_it_drains_for_a_stop_neither_cuts_the_grace_nor_begins_it_again(
     shop, options, number
 ):
@@ -116,8 +114,7 @@ def test_a_source_that_changes_while_it_drains_for_a_stop_neither_cuts_the_grace
     assert (shop.queue.get(id).state, shop.queue.get(id).attempt) == (State.DONE, 1)
 
 
-@pytest.mark.parametrize("options", [ONE, SEVERAL])
-@pytest.mark.parametrize("step", [at_work, replaced_while_an_old_one_drains])
+@pytest.mark.parametrize(("step", "options"), [(at_work, ONE), (replaced_while_an_old_one_drains, SEVERAL)])
 def test_a_second_signal_ends_the_grace(shop, step, options):
     id = step(shop, (*options, "--grace", "1h"))
     shop.send(TERM)
@@ -125,6 +122,11 @@ def test_a_second_signal_ends_the_grace(shop, step, options):
     shop.send(INT)  # two that come together are one
     assert shop.ended() == 0
     assert (shop.queue.get(id).state, shop.queue.get(id).attempt) == (State.DELAYED, 0)
+
+
+def given_back(job):
+    """Whether its first claim is over; a new process may have claimed it once more."""
+    return job.state is State.DELAYED or job.claims > 1
 
 
 @pytest.mark.parametrize("options", [ONE, SEVERAL])
@@ -135,7 +137,7 @@ def test_a_reload_gives_back_unspent_what_it_had_claimed(shop, options):
     ids = [shop.busy(), *(shop.queue.put("t") for _ in range(5))]
     shop.save()
     shop.says("all workers are replaced")
-    until(lambda: shop.queue.get(ids[0]).state is State.DELAYED)
+    until(lambda: given_back(shop.queue.get(ids[0])))
     shop.go()
     until(lambda: all(shop.queue.get(id).state is State.DONE for id in ids))
     assert [shop.queue.get(id).attempt for id in ids] == [1] * len(ids)
