@@ -5,32 +5,22 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
 from tests.isolated.child import environment
+from tests.jobs.waiting import LIMIT, until
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
 DJANGO = FOLDER / "django_shop"
-_PATIENCE = 60.0
 
 
 def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
-
-
-def within(seconds, look):
-    """Return what `look` returns once that is true."""
-    until = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < until, f"still {found!r} after {seconds} s"
-        time.sleep(0.02)
-    return found
 
 
 class Program:
@@ -49,7 +39,7 @@ class Program:
                 stderr=subprocess.STDOUT,
             )
         if any("PORT" in str(part) for part in command):
-            within(_PATIENCE, self._answers)
+            until(self._answers)
 
     @property
     def said(self):
@@ -64,7 +54,7 @@ class Program:
         """Return the status and the JSON of an answer."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=LIMIT) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -86,7 +76,7 @@ class Program:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(30)
+            return self._process.wait(LIMIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise AssertionError(self.said) from None

@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from pywheel import JobQueue
-from tests.frameworks.programs import DJANGO, within
+from tests.frameworks.programs import DJANGO
 from tests.isolated.child import environment
+from tests.jobs.waiting import LIMIT, until
 from tests.stores.django_database import database
 from tests.stores.on_mysql.emptied import emptied
 
@@ -36,7 +37,7 @@ class Shop:
         """Return what a command prints."""
         command = [sys.executable, "-W", "error", str(DJANGO / "manage.py"), *arguments]
         result = subprocess.run(
-            command, cwd=DJANGO, env=environment(**self.variables), capture_output=True, text=True, timeout=120
+            command, cwd=DJANGO, env=environment(**self.variables), capture_output=True, text=True, timeout=LIMIT
         )
         assert result.returncode == code, result.stdout + result.stderr
         return result.stdout + result.stderr
@@ -91,11 +92,11 @@ def delivered(shop, server, *more, manage="manage.py", **where):
     refused = [web.ask("POST", "/orders?card=refused")[0] for _ in range(3)]
     orders = [web.ask("POST", "/orders")[1]["order"] for _ in range(5)]
     for order in orders:
-        within(30, lambda order=order: web.ask("GET", f"/orders/{order}")[1]["state"] == "closed")
+        until(lambda order=order: web.ask("GET", f"/orders/{order}")[1]["state"] == "closed")
     assert refused == [402] * 3
     order = web.ask("POST", "/orders")[1]["order"]
     if web.ask("POST", f"/orders/{order}/pay")[0] == 200:  # else the machine had other things to do, and it was closed
-        within(30, lambda: web.ask("GET", f"/orders/{order}")[1] == {"state": "paid", "mails": 1, "invoiced": True})
+        until(lambda: web.ask("GET", f"/orders/{order}")[1] == {"state": "paid", "mails": 1, "invoiced": True})
     assert worker.stop() == 0, worker.said
     web.stop()
     return worker.said
@@ -246,7 +247,7 @@ def addresses(databases):
     engines = {name: "sqlite3" if name == "sqlite" else name.partition("-")[0] for name in databases}
     told = {name: {"ENGINE": f"django.db.backends.{engines[name]}", **databases[name]} for name in databases}
     command = [sys.executable, "-c", ADDRESS, json.dumps(told)]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
     return result.stdout.splitlines(), result.stderr
 
 
@@ -324,5 +325,5 @@ def test_each_handler_begins_with_no_connection_of_the_one_before(tmp_path):
     with JobQueue(f"sqlite:///{tmp_path}/db.sqlite3"):
         pass
     command = [sys.executable, "-c", CONNECTIONS, f"{tmp_path}/db.sqlite3"]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
     assert result.stdout.startswith("True"), result.stdout + result.stderr

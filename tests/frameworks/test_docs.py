@@ -11,6 +11,7 @@ import pytest
 from tests.docs.pages import ROOT, blocks
 from tests.frameworks.programs import DJANGO
 from tests.isolated.child import environment
+from tests.jobs.waiting import LIMIT
 
 GUNICORN, ON_COMMIT = blocks("docs/frameworks.md", "py")
 BEFORE = """
@@ -73,7 +74,7 @@ with TestClient(app) as client:
 def test_the_example_runs(tmp_path):
     [code] = blocks("docs/frameworks.md", "python")
     command = [sys.executable, "-W", "error", "-c", code]
-    result = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT)
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -98,7 +99,7 @@ def test_orders_on_fastapi_are_paid_or_closed(tmp_path):
     program, lifespan, *_ = blocks("docs/orders.md", "py")
     command = [sys.executable, "-c", f"{SHOP}{program}{lifespan}{CUSTOMERS}"]
     known = environment(PYTHONPATH=f"{DJANGO.parent}{os.pathsep}{ROOT}", PYWHEEL_STORE=None, SHOP_DATABASE=None)
-    result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=LIMIT)
     assert result.returncode == 0, result.stderr
 
 
@@ -116,7 +117,7 @@ def test_the_test_of_orders_passes_any_number_of_times_on_each_driver(driver, re
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_fastapi_shop.py"]
     known = environment(PYTHONPATH=str(DJANGO.parent), **variables)
     for _ in range(2):
-        result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=60)
+        result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=LIMIT)
         assert result.returncode == 0, result.stdout
 
 
@@ -129,6 +130,6 @@ def run_in_django(lines, folder):
             env=environment(SHOP_FOLDER=str(folder), PYWHEEL_STORE=None),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT,
         )
         assert (done.returncode, done.stderr) == (0, "")

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from tests.frameworks.programs import FOLDER, within
+from tests.frameworks.programs import FOLDER
 from tests.isolated.child import environment
+from tests.jobs.waiting import LIMIT, until
 
 GUNICORN = ("-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:PORT", "--no-control-socket")
 UVICORN_WORKER = ("--worker-class", "uvicorn_worker.UvicornWorker")
@@ -39,7 +40,7 @@ def test_a_server_delivers_what_its_requests_put(start, server):
     shop = start(*SERVERS[server])
     worker = start(*WORK) if server == "flask" else None
     jobs = placed(shop, 20)
-    within(30, lambda: all_done(shop, jobs))
+    until(lambda: all_done(shop, jobs))
     assert [shop.ask("POST", f"/orders/77{what}")[0] for what in ("?delay=1h", "")] == [201, 409]
     assert shop.ask("POST", "/orders/77/pay") == (200, {"state": "paid"})
     assert shop.ask("POST", "/orders/77/pay")[0] == 409
@@ -57,7 +58,7 @@ def test_no_process_of_the_server_works_if_none_shall(start):
     [job] = placed(shop, 1)
     assert shop.ask("GET", f"/jobs/{job}") == (200, {"state": "delayed"})
     worker = start(*WORK)
-    within(30, lambda: all_done(shop, [job]))
+    until(lambda: all_done(shop, [job]))
     assert worker.stop() == 0
     assert "is closed" not in shop.said
 
@@ -71,7 +72,7 @@ def test_a_queue_that_the_parent_has_used_works_in_each_process_after_the_fork(r
     command = (*GUNICORN, "--pythonpath", str(FOLDER), "--config", "gunicorn.conf.py", "early_shop:app")
     shop = start(*command, folder=tmp_path, **place)
     jobs = placed(shop, 20)
-    within(30, lambda: all_done(shop, jobs))
+    until(lambda: all_done(shop, jobs))
     assert shop.stop() == 0
     assert "Traceback" not in shop.said
 
@@ -79,13 +80,13 @@ def test_a_queue_that_the_parent_has_used_works_in_each_process_after_the_fork(r
 def test_uvloop_runs_puts_and_handlers():
     pytest.importorskip("uvloop")
     command = [sys.executable, "-W", "error", str(FOLDER / "uvloop_shop.py"), "50"]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
     assert (result.stdout, result.stderr) == ("50 orders closed; handlers and puts on uvloop\n", "")
 
 
 def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = nbformat.read(FOLDER / "notebook.ipynb", as_version=4)
-    nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=LIMIT, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert [output["data"]["text/plain"] for output in outputs] == ["[1, 2, 3]", "[0, 1, 2]", "True"]

@@ -60,6 +60,6 @@ def test_each_order_is_paid_or_closed_by_its_one_job_whoever_is_killed(
             pause(1.5)
             programs[number].kill()
             programs[number] = begin(*command)
-        pause(1.5)
+        told.enough()
     are_balanced(books, told)
     assert programs[1].stop() == 0, programs[1].said

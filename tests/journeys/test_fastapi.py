@@ -43,7 +43,7 @@ def test_each_order_is_paid_or_closed_by_its_one_job_whoever_is_killed(start, da
             programs[number].kill()
             command = worker if number else server
             programs[number] = start(*command, folder=FOLDER, **variables)
-        pause(1)
+        told.enough()
     are_balanced(books, told)
     for program in programs[1:]:
         assert program.stop() == 0, program.said

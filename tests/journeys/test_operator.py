@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections import Counter
 
-from tests.frameworks.programs import within
+from tests.jobs.waiting import until
 
 JOBS = 3_000
 PROGRAM = '''
@@ -67,12 +67,12 @@ def test_a_day(start, pywheel, tmp_path):
 
     # A worker is killed in the middle; the next one takes what it held.
     worker = start(*WORK, **where)
-    within(60, lambda: books()[1] > JOBS // 10)
+    until(lambda: books()[1] > JOBS // 10)
     worker.kill()
     assert books()[0] > 0
     worker = start(*WORK, **where)
     dead = JOBS // 10
-    within(120, lambda: books() == (0, JOBS - dead, 1, dead))
+    until(lambda: books() == (0, JOBS - dead, 1, dead))
 
     # The dead jobs and their errors; then the mailboxes are mended, and the jobs are retried.
     assert "is full" in run("list", "--topic", "mail", "--state", "dead")
@@ -84,11 +84,11 @@ def test_a_day(start, pywheel, tmp_path):
     assert str(dead) in run("retry-many", "-t", "mail", "--error", "is full", "--yes")
     assert books()[0] == dead
     run("resume", "mail")
-    within(60, lambda: books() == (0, JOBS, 1, 0))
+    until(lambda: books() == (0, JOBS, 1, 0))
 
     # A report out of its turn, a look at who works, a backup beside it.
     run("schedules", "run", "report")
-    within(30, (tmp_path / "reports").exists)
+    until((tmp_path / "reports").exists)
     assert json.loads(run("workers", "--json"))
     run("backup", "backup.db")
     assert run("counts", "--json") == pywheel("counts", "--json", PYWHEEL_STORE=f"sqlite:///{tmp_path}/backup.db")
