@@ -62,7 +62,7 @@ def compiler_options(compiler: str, sanitizers: str) -> tuple[list[str], list[st
         return ["-O3", "-fno-tree-slp-vectorize", *options], []
     # Python's own -fwrapv would hide overflows, and a finding that only prints would fail no test.
     sanitize = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
-    return ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-wrapv", *options, *sanitize], sanitize
+    return ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv", *options, *sanitize], sanitize
 
 
 def source_of(name: str) -> Path:

@@ -4,7 +4,7 @@ import tarfile
 
 import pytest
 
-from tests.packaging.tools import Environment, python, run, sdist_of_a_copy
+from tests.packaging.tools import AS_RELEASED, Environment, python, run, sdist_of_a_copy
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def build_wheel(sdist, tmp_path_factory):
 
     def build(**variables):
         folder = tmp_path_factory.mktemp("wheel")
-        run([*python("-m", "pip"), "wheel", "--no-deps", "--wheel-dir", folder, sdist], **variables)
+        run([*python("-m", "pip"), "wheel", "--no-deps", "--wheel-dir", folder, sdist], **AS_RELEASED, **variables)
         return next(folder.glob("*.whl"))
 
     return build

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import blocks
-from tests.packaging.tools import run
+from tests.packaging.tools import AS_RELEASED, run
 
 pytestmark = pytest.mark.packaging
 
@@ -34,8 +34,8 @@ def installed(request, environment):
         environment.install(request.getfixturevalue("wheel"))
     else:
         folder = request.getfixturevalue("unpacked")
-        strict = ["--config-settings", "editable_mode=strict"]
-        environment.install("--editable", folder, *strict, PYWHEEL_REQUIRE_NATIVE="1")
+        strict = ["--no-build-isolation", "--config-settings", "editable_mode=strict"]
+        environment.install("--editable", folder, *strict, PYWHEEL_REQUIRE_NATIVE="1", **AS_RELEASED)
     return environment
 
 

@@ -3,13 +3,12 @@
 import importlib.metadata
 import re
 import tarfile
-import tomllib
 import zipfile
 from pathlib import PurePosixPath
 
 import pytest
 
-from tests.packaging.tools import ROOT, python, run
+from tests.packaging.tools import PROJECT, ROOT, python, run
 
 pytestmark = pytest.mark.packaging
 
@@ -27,7 +26,7 @@ MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" /
 
 
 def test_the_extra_all_is_all_the_others():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = PROJECT["project"]["optional-dependencies"]
     [named] = extras.pop("all")
     assert named == f"pywheel-timer[{','.join(sorted(extras))}]"
 
@@ -112,11 +111,13 @@ def test_the_sdist_has_the_native_sources_and_the_build(sdist):
     assert {f"src/{name}" for name in MODULES | STATEMENTS} <= names(sdist)
 
 
-@pytest.mark.parametrize("module", ["core/_wheel", "timers/_timers", "timers/_loop", "timers/_timeout"])
-def test_cython_translates_each_module_where_it_lies_and_needs_no_options(module, tmp_path):
-    run([*python("-m", "cython"), "-3", NATIVE / "pywheel" / f"{module}.pyx", "-o", tmp_path / "translated.c"])
-    name = f"pywheel.{module.replace('/', '.')}"
-    assert f'"{name}"' in (tmp_path / "translated.c").read_text(encoding="utf-8")
+def test_cython_translates_each_module_where_it_lies_and_needs_no_options(tmp_path):
+    modules = sorted((NATIVE / "pywheel").rglob("*.pyx"))
+    assert [module.stem for module in modules] == ["_wheel", "_loop", "_timeout", "_timers"]
+    run([*python("-m", "cython"), "-3", *modules, "-o", tmp_path])
+    for module in modules:
+        name = ".".join(module.relative_to(NATIVE).with_suffix("").parts)
+        assert f'"{name}"' in (tmp_path / f"{module.stem}.c").read_text(encoding="utf-8")
 
 
 def test_the_sdist_has_the_tests_that_check_a_wheel(sdist):
@@ -146,7 +147,7 @@ def test_the_metadata_says_what_it_needs(any_wheel):
 
 def test_the_page_on_pypi_leads_to_this_version_and_shows_its_pictures(any_wheel):
     version = any_wheel.name.split("-")[1]
-    home = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
+    home = PROJECT["project"]["urls"]["Homepage"]
     text = re.sub(r"^```.*?^```$", "", description(any_wheel), flags=re.DOTALL | re.MULTILINE)
     pictures, links = re.findall(r"!\[[^]]*\]\((\S+?)\)", text), re.findall(r"(?<!!)\[[^]]*\]\((\S+?)\)", text)
     assert len(pictures) >= 1

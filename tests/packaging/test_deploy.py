@@ -3,13 +3,12 @@
 import re
 import shlex
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.packaging.tools import ROOT, python, run
+from tests.packaging.tools import PROJECT, ROOT, python, run
 
 pytestmark = pytest.mark.packaging
 
@@ -51,8 +50,7 @@ def test_the_image_is_built_from_what_is_sent_to_it():
 
 
 def test_the_image_has_every_extra_but_those_of_programs():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    [everything] = project["optional-dependencies"]["all"]
+    [everything] = PROJECT["project"]["optional-dependencies"]["all"]
     wanted = set(re.search(r"\[(.*)\]", everything)[1].split(",")) - {"django", "numpy"}
     said = re.findall(r"\[([a-z,]+)\]", DOCKERFILE)
     assert [set(extras.split(",")) for extras in said] == [

@@ -13,13 +13,11 @@ GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 PYTHONS = ["cp311", "cp312", "cp313", "cp314", "cp314t", "cp315", "cp315t"]
 PLATFORMS = {
-    ("linux", "x86_64"): ["manylinux_x86_64", "musllinux_x86_64"],
-    ("linux", "aarch64"): ["manylinux_aarch64", "musllinux_aarch64"],
-    ("macos", "x86_64"): ["macosx_x86_64"],
-    ("macos", "arm64"): ["macosx_arm64"],
-    ("windows", "AMD64"): ["win_amd64"],
-    ("windows", "ARM64"): ["win_arm64"],
+    "linux": ["manylinux_x86_64", "musllinux_x86_64", "manylinux_aarch64", "musllinux_aarch64"],
+    "macos": ["macosx_x86_64", "macosx_arm64"],
+    "windows": ["win_amd64", "win_arm64"],
 }
+ARCHS = {"linux": "x86_64,aarch64", "macos": "x86_64,arm64", "windows": "AMD64,ARM64"}
 WRITES = {"release": ["attestations: write", "id-token: write"], "security": ["security-events: write"]}
 RUNNERS = {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15-intel", "macos-15", "windows-2025", "windows-11-arm"}
 
@@ -63,11 +61,11 @@ def test_nothing_may_be_written_but_the_publishing_token_attestations_and_findin
     assert re.findall(r"[\w-]+: write", text) == WRITES.get(workflow.stem, [])
 
 
-@pytest.mark.parametrize(("platform", "arch"), PLATFORMS)
-def test_cibuildwheel_builds_every_promised_wheel(platform, arch):
-    options = ["--print-build-identifiers", "--platform", platform, "--archs", arch]
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_cibuildwheel_builds_every_promised_wheel(platform):
+    options = ["--print-build-identifiers", "--platform", platform, "--archs", ARCHS[platform]]
     identifiers = run([*python("-m", "cibuildwheel"), *options, ROOT]).split()
-    assert set(identifiers) == {f"{tag}-{suffix}" for tag in PYTHONS for suffix in PLATFORMS[platform, arch]}
+    assert set(identifiers) == {f"{tag}-{suffix}" for tag in PYTHONS for suffix in PLATFORMS[platform]}
 
 
 def test_every_platform_has_a_runner_of_its_own():

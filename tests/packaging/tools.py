@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
@@ -15,6 +16,8 @@ ELSEWHERE = Path(__file__).parent  # a folder from which neither src nor the ins
 INHERITED = {
     name: value for name, value in os.environ.items() if not name.startswith("PYWHEEL_") and name != "CIBUILDWHEEL"
 }
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+AS_RELEASED = PROJECT["tool"]["cibuildwheel"]["linux"]["environment"]
 
 
 def run(command, *, cwd=ELSEWHERE, check=True, **variables):
