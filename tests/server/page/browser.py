@@ -5,6 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
+from tests.jobs.waiting import LIMIT
+
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
@@ -53,7 +55,7 @@ class Browser:
             timezone_id="Europe/Zurich", locale="en-GB",
         )  # fmt: skip
         self._stack.callback(context.close)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(LIMIT * 1000)
         if script:
             context.add_init_script(_REFUSED)
         if token:
