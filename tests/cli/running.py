@@ -5,7 +5,7 @@ import sys
 from contextlib import contextmanager
 
 from tests.isolated.child import environment
-from tests.jobs.waiting import until
+from tests.jobs.waiting import LIMIT, until
 
 
 class Running:
@@ -36,7 +36,7 @@ class Running:
 
     def ends(self, code=0):
         """Wait for its end, with this exit code; return what it said on its way."""
-        assert self.process.wait(60) == code, self.err
+        assert self.process.wait(LIMIT) == code, self.err
         assert "Traceback" not in self.err
         return self.err
 

@@ -8,7 +8,7 @@ import threading
 
 from pywheel import JobQueue
 from tests.isolated.child import environment
-from tests.jobs.waiting import alive, until
+from tests.jobs.waiting import LIMIT, alive, until
 from tests.worker.noted import Noted
 
 PROGRAM = """
@@ -121,9 +121,9 @@ class Stepped:
 
     def ended(self):
         """Wait until the command and all its workers have ended; return the exit code."""
-        code = self.process.wait(60)
+        code = self.process.wait(LIMIT)
         until(lambda: not any(map(alive, self.pids())))
-        self._reader.join(60)
+        self._reader.join(LIMIT)
         return code
 
     def close(self):

@@ -81,9 +81,16 @@ def worked(queue, url, tmp_path):
     return worked
 
 
-@pytest.mark.parametrize("options", [(), ("--processes", "2"), ("--store", "elsewhere")], ids=" ".join)
-@pytest.mark.parametrize("isolate", [False, True])
-@pytest.mark.parametrize("lazy", [False, True])
+TWO, ELSEWHERE = ("--processes", "2"), ("--store", "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("options", "isolate", "lazy"),
+    [
+        ((), False, False), ((), True, True), (TWO, False, True), (TWO, True, False), (ELSEWHERE, False, False),
+        (ELSEWHERE, True, True),
+    ],
+)  # fmt: skip
 def test_work_handles_and_puts_with_the_keys(worked, url, options, isolate, lazy):
     place = repr("sqlite:///other.db" if options[:1] == ("--store",) else url)
     options = [url if option == "elsewhere" else option for option in options]
@@ -103,6 +110,10 @@ def test_work_without_the_key_says_how_to_mend_it(queue, url, tmp_path, keys, sa
     assert said in command.err
     assert "PYWHEEL_KEYS" in command.err
     assert queue.get(id).state is State.DELAYED
+
+
+def test_work_with_keys_that_are_none_is_refused_and_does_not_show_them(url, tmp_path):
+    (tmp_path / "shop.py").write_text(PROGRAM.format(url=repr(url), isolate=False))
     with running("work", "shop:queue", folder=tmp_path, PYWHEEL_KEYS="a:hush") as command:
         told = command.ends(2)
     assert "PYWHEEL_KEYS" in told

@@ -221,8 +221,6 @@ def test_several_processes_work_and_end_together(work, tmp_path):
 @pytest.mark.parametrize(
     ("source", "arguments", "code", "error"),
     [
-        (MODULE, "--processes 0", 2, "Invalid value for '--processes'"),
-        (MODULE, "--processes 2 --topics mial", 2, "no handler for 'mial': there are t"),
         (MODULE, "--processes 2 --topics tt", 2, "no handler for 'tt', did you mean t?"),
         (MODULE, "--processes 2 --store sqlite:////no/such/x.db", 3, "/no/such/x.db cannot be"),
         ("raise KeyError(7)", "--processes 2", 2, "no worker could begin: KeyError: 7"),

@@ -65,6 +65,19 @@ def test_another_store_is_that_of_the_handlers_puts_too_and_the_queues_own_is_no
         assert queue.put("mail") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--log-format xml", "a log format must be text or json"),
+        ("--metrics-port 0 --metrics-host 192.0.2.1", "no metrics on 192.0.2.1"),
+        ("--metrics-port 70000", "65535"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, shop, words, said):
+    code, _, err = call("work", "shop_of_a_test:queue", *words.split())
+    assert (code, said in err) == (2, True)
+
+
 # ---- what it says ---------------------------------------------------------------------------------------------------
 
 

@@ -171,7 +171,7 @@ class Process:
         if self.process.poll() is None:
             os.kill(self.process.pid, number)
         try:
-            return self.process.wait(60)
+            return self.process.wait(LIMIT)
         finally:
             self.process.kill()
             self.client.close()

@@ -12,21 +12,13 @@ from tests.cli.running import running
 from tests.jobs.waiting import until
 from tests.outlets.amqp import amqp
 from tests.server.client import Process
-from tests.worker.test_store_gone import delete, delete_index, delete_log, replace
+from tests.worker.test_store_gone import delete, replace
 
 pytestmark = [
     pytest.mark.stress,
     pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be deleted there"),
 ]
 STORE_FAILED = 3
-
-
-GONE = [
-    (delete, "jobs.db was deleted"),
-    (replace, "jobs.db was replaced"),
-    (delete_log, "jobs.db-wal was deleted"),
-    (delete_index, "jobs.db-shm was deleted"),
-]
 
 
 @pytest.fixture
@@ -51,7 +43,7 @@ def ended(server):
 @pytest.mark.parametrize(
     ("take_away", "said", "options"),
     [
-        *((*gone, ()) for gone in GONE),
+        (delete, "jobs.db was deleted", ()),
         *((replace, "jobs.db was replaced by another file while it was open", (o,)) for o in ("--read-only", "--work")),
     ],
 )

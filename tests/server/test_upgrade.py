@@ -11,8 +11,7 @@ WISH = "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAABA
 BODY = b'{"topic": "mail",\r\n"body": "\\r\\nUpgrade: h2c"}'
 
 
-@pytest.mark.parametrize("name", ["Upgrade", "upgrade", "UPGRADE"])
-@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize(("name", "apart"), [("Upgrade", True), ("upgrade", False), ("UPGRADE", False)])
 def test_a_wish_for_another_protocol_is_passed_over(server, name, apart):
     head = f"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{WISH}{name}: h2c\r\n"
     head += f"Content-Length: {len(BODY)}\r\n\r\n"
