@@ -160,9 +160,10 @@ docs: $(VENV)/docs.group $(VENV)/native
 drawings:
 	@$(PYTHON) docs/_site/drawings.py
 
-# The other queues want versions of drivers that the tests do not: an environment of their own.
-coming: $(COMING)/coming.group $(COMING)/native
-	@$(COMING)/bin/python -m pytest tests/docs/test_coming_from.py -m coming $(ARGS)
+# The other queues want versions of drivers that the tests do not: an environment of their own, which has nothing else.
+coming: export PYWHEEL_COMING = $(abspath $(COMING))/bin/python
+coming: $(VENV)/test.group $(VENV)/native $(COMING)/coming.group
+	@$(BIN)/python -m pytest tests/docs/test_coming_from.py -m coming $(ARGS)
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
@@ -258,7 +259,7 @@ asyncio: $(VENV)/test.group $(VENV)/native
 # must find it before NumPy brings it. Python's own allocator would hide what happens within its blocks.
 sanitize: export PYWHEEL_SANITIZE = address,undefined
 sanitize: export HYPOTHESIS_PROFILE ?= quick
-sanitize: $(SANITIZED)/test.group $(SANITIZED)/package
+sanitize: $(SANITIZED)/wheels.group $(SANITIZED)/package
 	@LD_PRELOAD="$$(for name in libasan.so libubsan.so libstdc++.so.6; do gcc -print-file-name=$$name; done | paste -sd :)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	PYTHONMALLOC=malloc PYWHEEL_REQUIRE_NATIVE=1 $(SANITIZED)/bin/python -m pytest $(PARALLEL) --capture=sys -k "not pure" \
@@ -280,7 +281,7 @@ tsan:
 	@echo "no data race found"
 
 package: $(VENV)/package.group $(VENV)/native
-	@$(BIN)/python -m pytest tests/packaging tests/journeys $(ARGS)
+	@$(BIN)/python -m pytest -o faulthandler_timeout=1200 tests/packaging tests/journeys $(ARGS)
 
 # On every Python of PYTHONS that is here: a wheel from the sdist, with all extras, in an empty environment.
 release-check: $(VENV)/package.group $(VENV)/native
@@ -327,10 +328,10 @@ build/clients/node/packages: examples/node-client/package.json
 	echo "==> installing what the queues for Node.js need"; mkdir -p $*/node && cp $< $*/node && \
 	npm install --prefix $*/node --ignore-scripts --no-audit --no-fund --silent && touch $@
 
-$(VENV)/native $(PEERS)/native $(COMING)/native: INSTALL = --editable .
+$(VENV)/native $(PEERS)/native: INSTALL = --editable .
 $(SANITIZED)/package $(TSAN)/package $(LOWEST)/package: INSTALL = .
 $(SANITIZED)/package $(TSAN)/package $(LOWEST)/package: $(wildcard src/pywheel/*.py src/pywheel/*/*.py)
-$(VENV)/native $(PEERS)/native $(COMING)/native $(SANITIZED)/package $(TSAN)/package $(LOWEST)/package: $(NATIVE) | $$(@D)/build.group
+$(VENV)/native $(PEERS)/native $(SANITIZED)/package $(TSAN)/package $(LOWEST)/package: $(NATIVE) | $$(@D)/build.group
 	@echo "==> building the native wheel"
 	@PYWHEEL_PURE= PYWHEEL_REQUIRE_NATIVE=1 $(@D)/bin/python -m pip --disable-pip-version-check install \
 	--no-build-isolation --no-deps --force-reinstall $(INSTALL) > $(@D)/build.log 2>&1 || { cat $(@D)/build.log; exit 1; }

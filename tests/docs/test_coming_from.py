@@ -1,8 +1,8 @@
 """The code about other queues in docs/coming-from.md runs with them, on real servers."""
 
+import os
 import socket
 import subprocess
-import sys
 
 import pytest
 
@@ -25,7 +25,7 @@ def redis():
 def run(code, folder):
     """Run a page's lines as the module `before`: a queue keeps its functions by the module's name."""
     (folder / "before.py").write_text(code, encoding="utf-8")
-    command = [sys.executable, "-c", "import before"]
+    command = [os.environ["PYWHEEL_COMING"], "-c", "import before"]  # which has those queues
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
