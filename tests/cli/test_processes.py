@@ -145,36 +145,6 @@ def test_a_hang_up_that_is_ignored_stays_so(queue, url, work, hang_ups):
             command.send(signal.SIGHUP)
 
 
-@pytest.mark.parametrize("options", [(), ("--processes", "2")])
-def test_work_goes_on_with_a_source_that_changes_and_waits_for_one_that_is_broken(queue, url, work, tmp_path, options):
-    source = MODULE.format(url=url)
-
-    def says(word):
-        """Wait until a job is handled with a word; a process that retires may take one first."""
-        id = queue.put("t")
-
-        def heard():
-            nonlocal id
-            lines = command.out.splitlines()
-            if any(line.endswith(f" {id}") and line != f"{word} {id}" for line in lines):
-                id = queue.put("t")
-            return f"{word} {id}" in lines
-
-        until(heard)
-
-    with work(source, "--reload", *options) as command:
-        says("handled")
-        (tmp_path / "shop.py").write_text(source.replace("handled", "treated"))
-        command.says("shop.py has changed")
-        says("treated")
-        (tmp_path / "shop.py").write_text("(")
-        command.says("the new version does not start")
-        (tmp_path / "shop.py").write_text(source.replace("handled", "minded"))
-        says("minded")
-        command.send(signal.SIGTERM)
-        assert command.process.wait(60) == 0
-
-
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_work_runs_so_many_jobs_at_once_in_each_process(queue, url, work, tmp_path, processes):
     """They go on until they may end, and each process says how many it has at once."""

@@ -7,7 +7,7 @@ import pytest
 
 from pywheel.jobs import State
 from tests.cli.steps import Stepped
-from tests.jobs.waiting import until
+from tests.jobs.waiting import alive, until
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
 ONE, SEVERAL = (), ("--processes", "2")
@@ -152,9 +152,12 @@ def test_a_source_that_breaks_leaves_the_old_version_at_work_until_it_is_mended(
     shop.source.write_text("(")
     shop.says("the new version does not start")
     assert shop.has_said("SyntaxError")
-    before = shop.starts()
+    assert shop.has_said("shop.py has changed")
+    before, old = shop.starts(), shop.pids()
     shop.working()
-    shop.source.write_text(good)
+    shop.source.write_text(good.replace('at("handler"', 'at("mended"'))
     shop.says("all workers are replaced")
     assert shop.starts() == before + shop.processes
-    shop.working()
+    until(lambda: not any(map(alive, old)))  # each of them may take a job until then
+    shop.queue.put("t")
+    shop.reached("mended")

@@ -14,11 +14,12 @@ def sdist(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def build_wheel(sdist, tmp_path_factory):
-    """Build a wheel from the sdist, in isolation, with some environment variables set."""
+    """Build a wheel from the sdist, with options of pip's and some environment variables set."""
 
-    def build(**variables):
+    def build(*options, **variables):
         folder = tmp_path_factory.mktemp("wheel")
-        run([*python("-m", "pip"), "wheel", "--no-deps", "--wheel-dir", folder, sdist], **AS_RELEASED, **variables)
+        command = [*python("-m", "pip"), "wheel", "--no-deps", *options, "--wheel-dir", folder, sdist]
+        run(command, **AS_RELEASED, **variables)
         return next(folder.glob("*.whl"))
 
     return build
@@ -26,14 +27,14 @@ def build_wheel(sdist, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def wheel(build_wheel):
-    """The wheel with the extension."""
+    """The wheel with the extension, built in isolation."""
     return build_wheel(PYWHEEL_REQUIRE_NATIVE="1")
 
 
 @pytest.fixture(scope="session")
 def pure_wheel(build_wheel):
     """The wheel without."""
-    return build_wheel(PYWHEEL_PURE="1")
+    return build_wheel("--no-build-isolation", PYWHEEL_PURE="1")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import blocks
-from tests.packaging.tools import AS_RELEASED, run
+from tests.packaging.tools import AS_RELEASED, Environment, run
 
 pytestmark = pytest.mark.packaging
 
@@ -26,12 +26,19 @@ print("driven")
 """
 
 
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """One with Cython."""
+    environment = Environment(tmp_path_factory.mktemp("cimport") / "environment")
+    environment.install("setuptools", "Cython")
+    return environment
+
+
 @pytest.fixture(params=["wheel", "editable"])
 def installed(request, environment):
     """An environment with Cython and pywheel: its wheel, or the editable install that lays its files out like one."""
-    environment.install("setuptools", "Cython")
     if request.param == "wheel":
-        environment.install(request.getfixturevalue("wheel"))
+        environment.install("--force-reinstall", request.getfixturevalue("wheel"))
     else:
         folder = request.getfixturevalue("unpacked")
         strict = ["--no-build-isolation", "--config-settings", "editable_mode=strict"]
@@ -43,5 +50,5 @@ def test_a_client_drives_the_wheel_without_the_gil_and_without_python_objects(in
     client = shutil.copytree(Path(__file__).parent / "client", tmp_path / "client")
     [guide] = blocks("docs/core.md", "cython")
     (client / "guide.pyx").write_text(guide)
-    run([installed.python, "setup.py"], cwd=client)
+    run([installed.python, "setup.py"], cwd=client, CFLAGS="-O0")
     assert run([installed.python, "-c", USE], cwd=client).split() == ["driven"]

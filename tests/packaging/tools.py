@@ -62,6 +62,6 @@ def sdist_of_a_copy(folder):
     """Return the sdist of a copy of the sources: where it was built before, setuptools adds what it packed then."""
     made = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "*.pyd", "__pycache__")
     shutil.copytree(ROOT, folder / "sources", ignore=made)
-    run([*python("-m", "build"), "--sdist", "--outdir", folder, folder / "sources"])
+    run([*python("-m", "build"), "--sdist", "--no-isolation", "--outdir", folder, folder / "sources"])
     [found] = folder.glob("*.tar.gz")
     return found
