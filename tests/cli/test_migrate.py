@@ -21,7 +21,8 @@ def test_what_it_prints_makes_the_store(call, postgres_server):
     assert script.startswith("BEGIN;")
     with postgres_server.connect() as connection:
         assert connection.execute(
-            "SELECT count(*) FROM pg_tables WHERE tablename = 'pywheel_job' AND schemaname = %s", (schema(url),)
+            "SELECT count(*) FROM pg_tables WHERE tablename = 'pywheel_job' AND schemaname = %s",
+            (url.partition("schema=")[2],),
         ).fetchone() == (0,)
         connection.execute(script)
     assert call("migrate", "--sql", "--store", url)[1] == "-- nothing to do\n"
@@ -58,7 +59,3 @@ def test_who_may_not_is_told_what_to_ask_for(call, postgres_server, monkeypatch)
     with pytest.raises(StoreReadOnly, match="pywheel migrate --sql"):
         open(url)
     assert "CREATE TABLE" in call("migrate", "--sql", "--store", url)[1]
-
-
-def schema(url):
-    return url.partition("schema=")[2]

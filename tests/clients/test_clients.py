@@ -9,29 +9,24 @@ import pytest
 from pywheel.server.tokens import Tokens
 from pywheel.stores import open as open_store
 from tests.clients import tools
-from tests.server.client import Process
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Address and token of a server in a process of its own."""
-    folder = tmp_path_factory.mktemp("server")
-    with open_store(f"sqlite:///{folder}/jobs.db") as store:
-        token = Tokens(store).add(("put", "read", "work"))
-    server = Process(folder)
-    yield {"PYWHEEL_URL": server.url, "PYWHEEL_TOKEN": token}
-    assert server.stop() == 0
+def place(server):
+    """The address of a server, and a token for it."""
+    with open_store(server.store) as store:
+        return {"PYWHEEL_URL": server.url, "PYWHEEL_TOKEN": Tokens(store).add(("put", "read", "work"))}
 
 
 @pytest.mark.parametrize("language", tools.BUILT)
-def test_the_scenarios_hold_and_the_guide_delivers_a_job(language, server, tmp_path):
+def test_the_scenarios_hold_and_the_guide_delivers_a_job(language, place, tmp_path):
     scenarios, guide = tools.BUILT[language](tmp_path)
-    said = tools.run(*scenarios, tools.HERE / "scenarios.json", **server)
+    said = tools.run(*scenarios, tools.HERE / "scenarios.json", **place)
     held = [line for line in said.splitlines() if line.startswith("ok ")]
     assert held == [f"ok {scenario['name']}" for scenario in tools.scenarios()]
-    tools.run(*guide, **server)
-    headers = {"authorization": f"Bearer {server['PYWHEEL_TOKEN']}"}
-    found = httpx.get(f"{server['PYWHEEL_URL']}/v1/jobs", params={"topic": language}, headers=headers)
+    tools.run(*guide, **place)
+    headers = {"authorization": f"Bearer {place['PYWHEEL_TOKEN']}"}
+    found = httpx.get(f"{place['PYWHEEL_URL']}/v1/jobs", params={"topic": language}, headers=headers)
     assert [job["state"] for job in found.json()["jobs"]] == ["done"]
 
 

@@ -130,8 +130,8 @@ def mutes(server, make, count):
 
 
 @pytest.mark.parametrize("kind", ["document", "file", "page", "nothing", "put"])
-def test_who_reads_no_answers_is_read_no_further_and_gets_them_all_later(fresh, kind):
-    script = re.search(r"/static/[0-9a-f]+/scripts\.js", fresh("GET", "/").text)[0]
+def test_who_reads_no_answers_is_read_no_further_and_gets_them_all_later(server, kind):
+    script = re.search(r"/static/[0-9a-f]+/scripts\.js", server("GET", "/").text)[0]
     make, status = {
         "document": (get("/v1/openapi.json"), 200),
         "file": (get(script), 200),
@@ -139,11 +139,11 @@ def test_who_reads_no_answers_is_read_no_further_and_gets_them_all_later(fresh, 
         "nothing": (get("/v1/nothing", SOME), 404),
         "put": (put, 201),
     }[kind]
-    before = resident(fresh)
-    with mutes(fresh, make, 2) as clients:
-        press(fresh, clients)
-        assert resident(fresh) - before < MOST_GROWN
-        assert fresh("GET", "/healthz").text == "ok\n"
+    before = resident(server)
+    with mutes(server, make, 2) as clients:
+        press(server, clients)
+        assert resident(server) - before < MOST_GROWN
+        assert server("GET", "/healthz").text == "ok\n"
         found = list(clients[0].answers())
     assert [id for _, id, _ in found] == clients[0].requests
     assert {answered for answered, _, _ in found} == {status}

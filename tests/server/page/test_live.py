@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from pywheel import JobQueue
-from pywheel.clock import ManualClock
 from pywheel.jobs.job import Attempt, Job, Outcome, State
 from pywheel.jobs.queries import CountJobs
 from pywheel.server import app, sse
@@ -26,11 +25,6 @@ from tests.jobs.waiting import until
 from tests.server.client import Exchange, scope
 
 from .site import tokens
-
-
-@pytest.fixture
-def clock():
-    return ManualClock()
 
 
 @pytest.fixture
