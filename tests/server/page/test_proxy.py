@@ -97,15 +97,3 @@ def test_the_server_knows_the_proxy_by_its_connection_and_by_nothing_that_is_sen
             transport = httpx.HTTPTransport(local_address=address)
             with httpx.Client(base_url=server.url, transport=transport, headers=forged) as client:
                 assert (address, client.get("/").status_code) == (address, status)
-
-
-@pytest.mark.stress
-@pytest.mark.parametrize(
-    "options",
-    [["--sign-in-header", HEADER], ["--sign-in-from", "10.0.0.1"],
-     ["--open", "--sign-in-header", HEADER, "--sign-in-from", "10.0.0.1"],
-     ["--sign-in-header", HEADER, "--sign-in-from", "everywhere"]],
-)  # fmt: skip
-def test_half_of_a_sign_in_is_refused(tmp_path, options):
-    with pytest.raises(AssertionError, match=r"sign-in|trusted"):
-        Process(tmp_path, *options)
