@@ -45,7 +45,7 @@ help:
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers and servers and fail the power at random moments, and simulate crashes, for longer than the tests do"
-	@echo "make simulate-long  a night of histories behind a network that delays, repeats and reorders; other ones each day"
+	@echo "make simulate-long  a night of histories behind a network that delays, repeats and reorders; other ones each time"
 	@echo "make soak      an hour of jobs of every kind, with a reload each minute: memory, file and lateness stay flat"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make bench-pages  write the pages of figures anew from benchmarks/results; nothing is measured"
@@ -181,7 +181,6 @@ soak: $(VENV)/test.group $(VENV)/native
 
 .PHONY: simulate-long
 simulate-long: export PYWHEEL_SIMULATIONS ?= 100000
-simulate-long: export PYWHEEL_SIMULATIONS_FROM ?= $(shell expr `date +%s` / 86400 \* 1000000)
 simulate-long: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -q -o faulthandler_timeout=0 tests/worker/test_simulation.py -k network $(ARGS)
 

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 MOST = 10  # commands in the summary
 NAME = "PYWHEEL_SEED"
-AMOUNTS = tuple(f"PYWHEEL_{what}" for what in ("REOPEN", "CRASHES", "SIMULATIONS", "SIMULATIONS_FROM", "CUTS", "FUZZ"))
+AMOUNTS = tuple(f"PYWHEEL_{what}" for what in ("REOPEN", "CRASHES", "SIMULATIONS", "CUTS", "FUZZ"))
 DECIDE = (NAME, "CI", "HYPOTHESIS_PROFILE", *AMOUNTS)  # variables by which a test does what it does
 
 if not int(os.environ.get(NAME) or 0):
