@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager, closing
 
 from pywheel.outlets import kind
 from tests.outlets.amqp import amqp
-from tests.outlets.brokers import Nats, RabbitMQ
-from tests.stores.servers import Redis
 
 __all__ = ["PLACES"]
 
@@ -43,7 +41,7 @@ class Place:
 class OfRabbitMQ(Place):
     """A queue."""
 
-    kind, word, server_kind, drops_repeats = "rabbitmq", "routing_key", RabbitMQ, False
+    kind, word, drops_repeats = "rabbitmq", "routing_key", False
 
     async def declare(self):
         async with amqp(self.server) as broker:
@@ -67,7 +65,7 @@ class OfRabbitMQ(Place):
 class OfRedis(Place):
     """A stream."""
 
-    kind, word, server_kind = "redis", "stream", Redis
+    kind, word = "redis", "stream"
 
     async def declare(self):
         self.other = f"{self.name}-other"
@@ -89,7 +87,7 @@ class OfRedis(Place):
 class OfNats(Place):
     """A subject of a stream."""
 
-    kind, word, server_kind = "nats", "subject", Nats
+    kind, word = "nats", "subject"
 
     async def declare(self):
         self.stream, self.name, self.other = self.name, f"{self.name}.due", f"{self.name}.other"

@@ -12,7 +12,6 @@ from tests.outlets.jobs import a_job
 from tests.outlets.loops import on_a_loop
 from tests.outlets.places import PLACES
 from tests.stores.network import Proxy
-from tests.stores.servers import started
 
 pytestmark = pytest.mark.servers
 
@@ -20,13 +19,6 @@ pytestmark = pytest.mark.servers
 @pytest.fixture(params=PLACES, ids=lambda kind: kind.kind)
 def broker(request, stream):
     return request.param(request.getfixturevalue(f"{request.param.kind}_server"), stream)
-
-
-@pytest.fixture(params=PLACES, ids=lambda kind: kind.kind)
-def own(request, stream):
-    """A place on a server of the test's own: to be killed."""
-    for server in started(request.param.server_kind):
-        yield request.param(server, stream)
 
 
 @asynccontextmanager
@@ -114,11 +106,11 @@ async def test_who_still_waits_when_it_is_closed_gets_an_error(broker):
 
 
 @on_a_loop
-async def test_a_broker_that_restarts_costs_the_jobs_that_wait_no_attempt_nor_their_order(own):
-    await asyncio.to_thread(own.kill)
-    async with own.outlet(own.name, timeout=60) as deliver:
+async def test_a_broker_that_restarts_costs_the_jobs_that_wait_no_attempt_nor_their_order(broker):
+    await asyncio.to_thread(broker.kill)
+    async with broker.outlet(broker.name, timeout=60) as deliver:
         waiting = [asyncio.create_task(deliver(a_job(b"%d" % number))) for number in range(20)]
         await asyncio.sleep(0)
-        await asyncio.to_thread(own.server.start)
+        await asyncio.to_thread(broker.server.start)
         await asyncio.gather(*waiting)
-    assert [int(body) for _, body in await own.messages()] == list(range(20))
+    assert [int(body) for _, body in await broker.messages()] == list(range(20))
