@@ -22,7 +22,7 @@ from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
 from tests.often import often
 from tests.stores.calls import TERMS
-from tests.stores.on_mysql.emptied import emptied
+from tests.stores.emptied import emptied
 
 FAR = 4_000_000_000_000
 

@@ -14,7 +14,7 @@ from tests.frameworks.programs import DJANGO
 from tests.isolated.child import environment
 from tests.jobs.waiting import LIMIT, until
 from tests.stores.django_database import database
-from tests.stores.on_mysql.emptied import emptied
+from tests.stores.emptied import emptied
 
 SERVERS = {
     "runserver": ("manage.py", "runserver", "--noreload", "PORT"),

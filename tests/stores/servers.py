@@ -49,6 +49,8 @@ class Postgres(Server):
             "unix_socket_directories": self.folder,
             "fsync": "on" if self.fsync else "off",
             "full_page_writes": "on" if self.fsync else "off",
+            # Once a minute it would go through all the tables that tests have made.
+            "autovacuum": "off",
             "shared_buffers": "32MB",
             "max_connections": 200,
             **self._tls_settings(),

@@ -10,7 +10,7 @@ from pywheel import BadJob, JobExists, JobQueue
 from tests.jobs.waiting import until
 from tests.stores.calls import listening
 from tests.stores.django_database import ALIAS, connected, database, forgotten
-from tests.stores.on_mysql.emptied import emptied
+from tests.stores.emptied import emptied
 
 pytest.importorskip("django")
 

@@ -13,17 +13,20 @@ from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Claim, ClaimPolicy, Expire, Purge, SetNote
 from pywheel.jobs.limits import note_of
 from pywheel.jobs.queries import CountJobs
+from pywheel.stores import mysql, postgres
 from pywheel.stores.relational.lanes import Lane
 from pywheel.stores.relational.session import OwnSession
 from pywheel.stores.sql.statement import Rows
 from tests.jobs.waiting import until, working
 from tests.stores.calls import ended
-from tests.stores.on_mysql.emptied import emptied
+from tests.stores.emptied import emptied
+
+SOME = 5  # jobs of each topic that goes on
 
 
 @pytest.fixture
 def url(sql_server):
-    return emptied(sql_server) if sql_server.program == "mariadbd" else sql_server.url()
+    return emptied(sql_server)
 
 
 def waits(url, seconds):
@@ -48,7 +51,7 @@ def connection(sql_server, queue):
 
 def everything_else_goes_on(queue, waiting):
     """Put, claim, renew and ack jobs of other topics, by hand and by a worker, while somebody waits."""
-    for number in range(20):
+    for number in range(SOME):
         queue.put("known", b"%d" % number)
         queue.put("other", b"%d" % number, key=f"mine {number}")
         for topic in ("known", "other"):
@@ -61,18 +64,18 @@ def everything_else_goes_on(queue, waiting):
 
     def handle(job):
         handled.append(job.body)
-        if len(handled) == 20:
+        if len(handled) == SOME:
             all_handled.set()
 
     queue.handler("worked")(handle)
     worker = Worker(queue)
     worker.start()
-    for number in range(20):
+    for number in range(SOME):
         queue.put("worked", b"%d" % number)
     assert all_handled.wait(60)
     worker.stop()
     worker.join()
-    assert queue.topics.counts()["worked"].done == 20
+    assert queue.topics.counts()["worked"].done == SOME
     assert waiting is None or not waiting.done()
 
 
@@ -108,7 +111,7 @@ def test_the_first_put_of_a_topic_in_an_open_transaction_holds_up_nobody(queue, 
 def test_the_first_priority_of_a_topic_in_an_open_transaction_holds_up_only_those_who_want_it(pool, queue, connection):
     queue.put("known", b"theirs", priority=5, connection=connection, delay="1h")
     waiting = pool.submit(queue.put, "known", b"ours", priority=5, delay="1h")
-    for number in range(20):
+    for number in range(SOME):
         queue.put("known", b"%d" % number)
         [job] = queue.reserve("known", 1)
         assert queue.ack(job)
@@ -281,6 +284,9 @@ class Stopped:
             return commits(session, batch, put)
 
         monkeypatch.setattr(OwnSession, "commit", commit)
+        # However slow all else is, no server ends it meanwhile.
+        monkeypatch.setattr(mysql.connection, "_IDLE", 60)
+        monkeypatch.setattr(postgres.connection, "_SETTINGS", postgres.connection._SETTINGS.replace("3000", "60000"))
 
     def begin(self, change, *arguments):
         self._waiting = self._pool.submit(self._run, change, *arguments)

@@ -101,7 +101,7 @@ def test_a_body_is_looked_into_with_its_key_alone(tmp_path):
             assert queue.jobs.list(text=text) == []
 
 
-def test_a_store_that_is_asked_for_it_itself_says_what_to_ask_for(queue):
+def test_a_store_that_is_asked_for_it_itself_says_what_to_ask_for():
     for query in (GetPage, ListJobs):
         with pytest.raises(BadJob, match="plain"):
             query(Filter(text="x"))
@@ -114,8 +114,8 @@ def test_a_store_that_is_asked_for_it_itself_says_what_to_ask_for(queue):
         {"text": ""}, {"header": ""}, {"worker": ""}, {"text": "\udcff"},
     ],
 )  # fmt: skip
-def test_a_word_that_makes_no_sense_is_refused(queue, words):
-    with pytest.raises(BadJob):
+def test_a_word_that_makes_no_sense_is_refused(words):
+    with JobQueue("memory:") as queue, pytest.raises(BadJob):
         queue.jobs.list(**words)
 
 

@@ -12,7 +12,7 @@ from pywheel.stores import verify as faults
 from pywheel.stores.sqlite import dialect
 from pywheel.testing import ManualClock
 from tests.stores.damaged import NOW, Jobs, beside, found, ids, mended
-from tests.stores.on_mysql.emptied import emptied
+from tests.stores.emptied import emptied
 
 
 @pytest.fixture
@@ -30,8 +30,7 @@ def _no_tail(monkeypatch):
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"
-    server = request.getfixturevalue(f"{request.param}_server")
-    return emptied(server) if request.param == "mariadb" else server.url()
+    return emptied(request.getfixturevalue(f"{request.param}_server"))
 
 
 on_sqlite, on_servers = (

@@ -13,7 +13,7 @@ from pywheel import AsyncJobQueue, BadJob, JobExists, StoreBusy, Worker
 from pywheel.jobs.commands import ClaimPolicy, Reserve
 from pywheel.jobs.job import State
 from tests.jobs.waiting import until
-from tests.stores.on_mysql.emptied import emptied
+from tests.stores.emptied import emptied
 
 BLOCKING = ("sqlite3", "psycopg", "psycopg2", "pymysql")
 AWAITED = ("aiosqlite", "psycopg.AsyncConnection", "asyncpg", "pool of asyncpg", "aiomysql", "asyncmy")
@@ -141,9 +141,7 @@ def driver(request):
 def url(request, driver, tmp_path):
     if driver in SQLITE:
         return f"sqlite:///{tmp_path}/jobs.db"
-    if driver in MYSQL:
-        return emptied(request.getfixturevalue("mariadb_server"))
-    return request.getfixturevalue("postgres_server").url()
+    return emptied(request.getfixturevalue("mariadb_server" if driver in MYSQL else "postgres_server"))
 
 
 @pytest.fixture
@@ -217,6 +215,7 @@ def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(run):
     run(test)
 
 
+@for_drivers(*ALONE)
 def test_a_cancel_a_reschedule_and_an_edit_happen_with_the_commit(run):
     async def test(queue, mine):
         by_id = await queue.put("order", delay="1h")

@@ -5,7 +5,7 @@ import pytest
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
 from pywheel.testing.suite.histories import ModelTests
-from tests.stores.on_mysql.emptied import emptied
+from tests.stores.emptied import emptied
 from tests.stores.suites import Reopened, Wakeups
 
 

@@ -5,17 +5,20 @@ import pytest
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
 from pywheel.testing.suite.histories import ModelTests
+from tests.stores.emptied import emptied
 from tests.stores.suites import Reopened, Wakeups
 
 
 class OnPostgres:
+    options = ()
+
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def _server(cls, postgres_server):
         cls.server = postgres_server
 
     def make_store(self, clock):
-        self.url = self.server.url()
+        self.url = emptied(self.server, **dict(self.options))
         return open(self.url, clock=clock)
 
 
@@ -30,6 +33,4 @@ class TestPostgresReopened(Reopened, OnPostgres, ModelTests):
 class TestPostgresLooking(OnPostgres, Wakeups):
     """With hints in a table, for who cannot listen."""
 
-    def make_store(self, clock):
-        self.url = f"{self.server.url()}&notify=off"
-        return open(self.url, clock=clock)
+    options = (("notify", "off"),)
