@@ -84,7 +84,7 @@ CALLS = {
     "keep": lambda store: store.apply([ops.SetNote("n", b"v", 10**6)]),
     "get by key": lambda store: store.ask(q.GetJob(("t", "k"))),
     **{kind.__name__: lambda store, query=QUERIES[kind]: store.ask(query) for kind in SENT},
-    "notifier": lambda store: store.notifier("w"),
     "pause": lambda store: store.apply([ops.Pause("t", True)]),
     "quiet": lambda store: store.quiet("t", 1),
+    "notifier": lambda store: store.notifier("w"),  # last: `quiet` would wait for it
 }

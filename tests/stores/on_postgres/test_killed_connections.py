@@ -65,17 +65,18 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
         assert ids == jobs
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postgres_server, pool, name):
+def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postgres_server, pool, subtests):
     url = postgres_server.url()
-    with open(url) as store:
+    locked = ", ".join(f"{schema_of(url)}.pywheel_{table}" for table in TABLES)
+    end = f"SELECT count(pg_terminate_backend(pid)) {WAITING}"
+    with open(url) as store, postgres_server.connect() as admin:
         put(store)
-        with postgres_server.connect(autocommit=False) as holder, postgres_server.connect() as admin:
-            for table in TABLES:
-                holder.execute(f"LOCK TABLE {schema_of(url)}.pywheel_{table} IN ACCESS EXCLUSIVE MODE")
-            asked = pool.submit(CALLS[name], store)
-            end = f"SELECT count(pg_terminate_backend(pid)) {WAITING}"
-            until(lambda: asked.done() or admin.execute(end).fetchone()[0] == 1)
-            holder.rollback()
-        asked.result(60)
-        CALLS[name](store)
+        for name, call in CALLS.items():
+            with subtests.test(name):
+                with postgres_server.connect(autocommit=False) as holder:
+                    holder.execute(f"LOCK TABLE {locked} IN ACCESS EXCLUSIVE MODE")
+                    asked = pool.submit(call, store)
+                    until(lambda asked=asked: asked.done() or admin.execute(end).fetchone()[0] == 1)
+                    holder.rollback()
+                asked.result(60)
+                call(store)
