@@ -17,6 +17,8 @@ from pywheel.testing import ManualClock
 VECTORS = sorted((Path(__file__).parents[1] / "vectors").glob("queue_*.jsonl"))
 assert len(VECTORS) >= 4
 FOREVER = 10**9
+ON_SERVERS = [file for file in VECTORS if file.stem in ("queue_crashy", "queue_late_settle")]
+assert len(ON_SERVERS) == 2  # with all operations of the others
 SOME = int(os.environ.get("PYWHEEL_REOPEN", "25"))
 
 
@@ -108,5 +110,10 @@ def test_a_store_in_memory_gives_the_expected_results(file):
 
 @pytest.mark.stress
 @pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
-def test_a_store_that_lasts_gives_the_expected_results(file, shared_url):
-    replay(shared_url, file, reopen=SOME)
+def test_sqlite_gives_the_expected_results(file, tmp_path):
+    replay(f"sqlite:///{tmp_path}/jobs.db", file, reopen=SOME)
+
+
+@pytest.mark.parametrize("file", ON_SERVERS, ids=lambda file: file.stem)
+def test_a_server_gives_the_expected_results(file, server):
+    replay(server.url(), file, reopen=SOME)
