@@ -37,7 +37,7 @@ class PageTests(StoreTests):
     def both_ways(self, expected: list[int], **filter: Any) -> None:
         """Check the pages of a filter, upwards and downwards, and its list."""
         assert self.listed(**filter) == sorted(expected)
-        for limit in (1, 3, 1_000):
+        for limit in (2, 1_000):
             assert self.paged(limit, **filter) == expected
             assert self.paged(limit, newest=True, **filter) == expected[::-1]
 
