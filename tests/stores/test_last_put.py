@@ -80,12 +80,14 @@ def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shar
     """Each key is put again and again by somebody of its own, while workers claim."""
     if how == "worker" and shared_url.startswith("mysql:"):
         pytest.skip("MariaDB 10.11 may crash, by what its workers are woken with, if they are woken that often")
+    # On servers the tests above, and those of snapshots, know at which moments.
+    puts = 2_000 if shared_url.startswith("sqlite:") else 700
     delivered, last = {}, {}
     stopped = threading.Event()
 
     def putting(putter):
         with open(shared_url) as store:
-            for number in range(2_000):
+            for number in range(puts):
                 key, body = f"{putter}-{number // 4 % 5}", str(number).encode()
                 last[put(store, body, key)] = body
 
