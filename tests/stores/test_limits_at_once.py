@@ -22,7 +22,7 @@ PROCESSES = 4
 EACH = 3  # jobs that each of them asks for
 NOW = 1_000  # a due time that has passed
 KINDS = ["sqlite", *(pytest.param(kind, marks=pytest.mark.servers) for kind in ("postgres", "mariadb", "redis"))]
-LIMITS = [1, 3, Limit(1, per=":"), Limit(2, per=":")]
+LIMITS = [3, Limit(1, per=":")]
 
 
 @pytest.fixture(params=KINDS)
