@@ -9,8 +9,11 @@ from pywheel.testing.suite.views import ViewTests
 from pywheel.testing.suite.workers import WorkerTests
 
 
-class Wakeups(WorkerTests, ViewTests, EditTests):
+class Wakeups(WorkerTests):
     """Those of its tests in which somebody is woken, for a store that does only this in another way."""
+
+    test_an_edit_is_told = EditTests.test_a_worker_is_told_of_a_job_that_is_due_sooner_by_an_edit
+    test_a_hint_says_the_priority = suite.PriorityTests.test_a_hint_says_the_priority
 
 
 class Named(
@@ -22,7 +25,9 @@ class Named(
     suite.ResultTests,
     suite.ScheduleTests,
     suite.ModelTests,
-    Wakeups,
+    WorkerTests,
+    ViewTests,
+    EditTests,
 ):
     """Those in which a command names a job, or one is opened: a store in front of another hands on the rest."""
 
@@ -42,7 +47,7 @@ class Writing(
 
 
 class Reopened:
-    """Opens the store anew after every operation: all parts of the suite on files, random operations on servers."""
+    """Opens the store anew after every operation: what writes on files, random operations on servers."""
 
     def reopen(self):
         self.store.close()

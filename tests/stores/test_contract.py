@@ -58,7 +58,7 @@ class TestFile(OnFile, Writing):
 
 
 @pytest.mark.stress
-class TestFileReopened(Reopened, OnFile, StoreSuite):
+class TestFileReopened(Reopened, OnFile, Writing):
     """On the disk, where `make test` has the other one in memory."""
 
 
