@@ -47,11 +47,16 @@ class Writing(
 
 
 class Reopened:
-    """Opens the store anew after every operation: what writes on files, random operations on servers."""
+    """Opens the store anew after every operation, or so many: what writes on files, random operations on servers."""
+
+    every = 1
+    operations = 0
 
     def reopen(self):
-        self.store.close()
-        self.store = open(self.url, clock=self.clock)
+        self.operations += 1
+        if self.operations % self.every == 0:
+            self.store.close()
+            self.store = open(self.url, clock=self.clock)
 
 
 class InFolder:

@@ -1,4 +1,4 @@
-"""The store on PostgreSQL keeps the contract, also when it is opened anew after every operation."""
+"""The store on PostgreSQL keeps the contract, also when it is opened anew now and then."""
 
 import pytest
 
@@ -27,7 +27,7 @@ class TestPostgres(OnPostgres, StoreSuite):
 
 
 class TestPostgresReopened(Reopened, OnPostgres, ModelTests):
-    pass
+    every = 4  # it takes new sessions of the server
 
 
 class TestPostgresLooking(OnPostgres, Wakeups):
