@@ -74,11 +74,12 @@ class Proxy:
         with self._changed:
             self._break()
 
-    def lead_to(self, server):
-        """Lead to another server from now on, and break every connection."""
+    def lead_to(self, server, *, at_once=True):
+        """Lead to another server from now on, and break every connection; unless `at_once`, these go on as they are."""
         with self._changed:
             self._server = server
-            self._break()
+            if at_once:
+                self._break()
 
     def cut_after(self, *, requests=None, answers=None):
         """Break every connection after this many more bytes; new connections work."""

@@ -13,10 +13,10 @@ from pywheel.stores import open
 from pywheel.testing import StoreSuite
 from tests.jobs.waiting import until, working
 from tests.stores.calls import listening
-from tests.stores.cluster import Cluster, replicated
+from tests.stores.cluster import Cluster, free_ports, replicated
 from tests.stores.on_redis.keys import faults
 from tests.stores.on_redis.test_contract import by_store
-from tests.stores.servers import started
+from tests.stores.servers import Redis, started
 
 JOB = NewJob("t", b"b", 0, delay=3_600_000)
 
@@ -140,3 +140,27 @@ def answers(store):
     except StoreError:
         return False
     return True
+
+
+@pytest.fixture
+def lone_node():
+    """A cluster of one node, which has all slots."""
+    port, bus = free_ports(2)
+    with Redis(settings={"port": port, "bind": "127.0.0.1", "cluster-enabled": "yes", "cluster-port": bus}) as node:
+        with node.connect() as client:
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+            until(lambda: client.cluster("INFO")["cluster_state"] == "ok")
+        yield node
+
+
+def test_a_query_of_a_cluster_that_is_down_says_so_and_is_not_asked_for_ever(lone_node, pool):
+    with open(f"redis+cluster://127.0.0.1:{lone_node.settings['port']}/") as store, lone_node.connect() as client:
+        [[id]] = store.apply([Put((JOB,))])
+        client.execute_command("CLUSTER", "DELSLOTS", 0)  # of no store; but all slots must be served
+        until(lambda: client.cluster("INFO")["cluster_state"] == "fail")
+        try:
+            assert isinstance(pool.submit(store.ask, GetJob(id)).exception(60), StoreAway)
+        finally:
+            client.execute_command("CLUSTER", "ADDSLOTS", 0)
+        until(lambda: client.cluster("INFO")["cluster_state"] == "ok")
+        assert store.ask(GetJob(id)).id == id

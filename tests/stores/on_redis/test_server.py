@@ -14,6 +14,7 @@ from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from tests.stores.calls import listening
+from tests.stores.network import Proxy
 from tests.stores.servers import Redis
 
 JOB = NewJob("t", b"b" * 1000, 0, delay=0)
@@ -244,3 +245,18 @@ def test_a_store_says_where_it_is(redis_server):
     assert int(about["version"].partition(".")[0]) >= 7
     assert about["memory_bytes"] > 0
     assert about["prefix"] == "mine"
+
+
+def test_a_master_that_is_demoted_is_left_for_the_one_that_its_name_leads_to_by_now(redis_server):
+    """As where a name is given to another server: connections to the old one do not break."""
+    with server() as old, server() as new, Proxy(old) as proxy, open(old.url(via=proxy)) as store:
+        store.apply([Put((JOB,))])
+        another, _ = store.server.take(), store.ask(CountJobs())
+        store.server.give(another[0])
+        with old.connect() as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        proxy.lead_to(new, at_once=False)
+        with pytest.raises(StoreReadOnly, match="master"):
+            store.apply([Put((JOB,))])
+        assert store.ask(CountJobs()) == {}
+        assert store.apply([Put((JOB,) * 3)]) == [[1, 2, 3]]

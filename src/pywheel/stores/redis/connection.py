@@ -121,6 +121,8 @@ _BY_CLASS: Final[dict[tuple[type[Exception], ...], _Kind]] = {  # the first that
     ),
     (wrong.ConnectionError, OSError): (StoreAway, "{text}"),
 }
+_ELSEWHERE_NOW: Final = (wrong.AskError, wrong.TryAgainError, wrong.ClusterDownError, wrong.ReadOnlyError)
+"""The refusals of a server that does not serve the store now: another one may, which a new connection finds."""
 _ELSEWHERE: Final[_Kind] = (NotAStore, "is a node of a cluster, and has not this store: write redis+cluster://")
 _MOVED: Final[_Kind] = (StoreAway, "another node has the store by now: wait for it, or look at the cluster")
 _MOVING: Final[_Kind] = (StoreAway, "the cluster is moving the store to another node: wait until that is done")
@@ -232,7 +234,7 @@ class Connection:
             return answer  # noqa: TRY300
         except wrong.ResponseError as error:
             self.midway = False
-            if unread or isinstance(error, wrong.AskError):  # nothing happened, and this connection is of no more use
+            if unread or isinstance(error, _ELSEWHERE_NOW):  # nothing happened, and this connection is of no more use
                 self.close()
             raise
         except BaseException:  # also an interrupt: the answer would be taken for the next command's

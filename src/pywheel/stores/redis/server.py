@@ -46,7 +46,6 @@ class Server:
             except StoreAway:
                 if not kept:
                     raise
-                self.forget()  # the other kept connections have broken as well
             finally:
                 self.give(connection)
 
@@ -62,8 +61,8 @@ class Server:
     def give(self, connection: Connection) -> None:
         """Keep a connection for others, if it is good."""
         if connection.over:
-            return
-        if self.over or connection.midway or len(self._idle) >= _IDLE:
+            self.forget()  # the other kept connections have broken as well, or lead to a server that is no master now
+        elif self.over or connection.midway or len(self._idle) >= _IDLE:
             connection.close()
         else:
             self._idle.append(connection)
