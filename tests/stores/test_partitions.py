@@ -330,3 +330,39 @@ def test_notes_come_from_all_stores_by_name(store):
     store.stores[1].away = True
     with pytest.raises(StoreAway):
         store.ask(q.ListNotes(""))
+
+
+# ---- what fails beside ----------------------------------------------------------------------------------------------
+
+
+def test_deaths_are_reported_though_a_store_is_away(store, clock):
+    ids = in_each(store)
+    store.apply([c.Reserve("t", 4, TERMS._replace(max_attempts=1), "w")])
+    clock.advance(2)
+    store.apply([c.Expire(9)])
+    store.stores[1].away = True
+    assert sorted(store.died(["t"])) == [ids[0], ids[2], ids[3]]
+    with pytest.raises(StoreAway):  # whoever asks, asks again
+        store.died(["t"])
+    store.stores[1].away = False
+    assert store.died(["t"]) == [ids[1]]
+
+
+def test_what_no_thread_could_be_started_for_happens_once(store, monkeypatch):
+    """The pool has kept what it could not start a thread for, and would do it with its next one."""
+    in_each(store)
+
+    def cannot(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patches:
+        patches.setattr("threading.Thread.start", cannot)
+        [jobs] = store.apply([c.Reserve("t", 4, TERMS, "w")])
+        assert len(jobs) == 4
+        store.apply([c.SetNote(f"n:{number}", b"v") for number in range(16)])
+    calls = []
+    for inner in store.stores:
+        inner.fault = lambda when, commands: calls.append(commands) if when == "before" else None
+    store.ask(q.CountJobs())  # by the threads of the pool
+    store._threads.shutdown()
+    assert calls == []

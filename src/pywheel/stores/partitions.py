@@ -11,7 +11,7 @@ import socket
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -162,10 +162,13 @@ class SeveralStore(Store):
         """
         others: list[Callable[[], R | StoreError]] = []
         for call in calls[1:]:
+            result: Future[R | StoreError] = Future()
+            others.append(result.result)
             try:
-                others.append(self._threads.submit(_tried, call).result)
-            except RuntimeError:  # closed, or the interpreter ends: then they run one after the other
-                others.append(partial(_tried, call))
+                self._threads.submit(_fulfil, result, call)
+            except RuntimeError:  # closed, no thread can be started, or the interpreter ends: then they run in turn
+                if result.cancel():  # the pool may keep the call all the same, for its next thread
+                    others[-1] = partial(_tried, call)
         return [_tried(call) for call in calls[:1]] + [other() for other in others]
 
     def send(self, batches: Mapping[int, Sequence[c.Command[Any]]]) -> Answers:
@@ -269,9 +272,15 @@ class SeveralStore(Store):
         return _ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
 
     def died(self, topics: Collection[str]) -> list[int]:
-        """Return the ids of jobs that died with a lost lease: each store reports its own."""
-        found = intact(self._together([partial(store.died, topics) for store in self.stores]))
-        return [id for place, ids in enumerate(found) for id in self.ids.all_outer(place, ids)]
+        """Return the ids of jobs that died with a lost lease: each store reports its own, and then forgets them.
+
+        Raises the first error if no store that answers has any.
+        """
+        answers = self._together([partial(store.died, topics) for store in self.stores])
+        found = [id for place, ids in _there(dict(enumerate(answers))) for id in self.ids.all_outer(place, ids)]
+        if not found:
+            intact(answers)
+        return found
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
@@ -304,6 +313,15 @@ class SeveralStore(Store):
         for store in self.stores:
             store.close()
         self._threads.shutdown(wait=False)
+
+
+def _fulfil(result: Future[R | StoreError], call: Callable[[], R]) -> None:
+    """Call, unless that was cancelled, and set the result."""
+    if result.set_running_or_notify_cancel():
+        try:
+            result.set_result(_tried(call))
+        except BaseException as error:
+            result.set_exception(error)
 
 
 def _tried(call: Callable[[], R]) -> R | StoreError:
