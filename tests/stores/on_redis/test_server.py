@@ -260,3 +260,10 @@ def test_a_master_that_is_demoted_is_left_for_the_one_that_its_name_leads_to_by_
             store.apply([Put((JOB,))])
         assert store.ask(CountJobs()) == {}
         assert store.apply([Put((JOB,) * 3)]) == [[1, 2, 3]]
+
+
+def test_a_server_whose_command_config_is_renamed_serves_and_its_durability_is_unknown(redis_server):
+    """As administrators and hosts of servers do."""
+    with server(**{"rename-command CONFIG": "hidden"}) as redis, open(redis.url()) as store:
+        assert store.durability == "memory"
+        assert store.apply([Put((JOB,))]) == [[1]]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from redis.crc import key_slot
 
-from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
+from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError, StoreReadOnly
 from ..address import Host
 from ..contract import CLOSED, Durability
 from .connection import Connection
@@ -123,7 +123,9 @@ def durability(connection: Connection) -> Durability:
         return "memory"
     try:
         _, how = connection.call(b"CONFIG", b"GET", b"appendfsync")
-    except (NotAStore, ValueError):  # no right to ask: assume the least
+    except StoreAway:
+        raise
+    except (StoreError, ValueError):  # no right to ask, or the command has another name: assume the least
         return "memory"
     return _DURABLE.get(how, "memory")
 
