@@ -18,6 +18,7 @@ from pywheel.jobs.queries import (
     GetStates,
     ListClaims,
     ListFirstDue,
+    ListWorkers,
 )
 from pywheel.stores import open
 from pywheel.testing import ManualClock
@@ -305,3 +306,34 @@ def test_a_worker_takes_many_hints_by_pieces(store, clock, monitor):
     assert (sorted(due.id for due in hints.due), hints.reload) == (ids, False)
     assert_short(monitor.calls(), len(ids))
     notifier.close()
+
+
+def of_topics(store, number):
+    """Claim a job of each of many topics; return the jobs. Their leases end one after the other."""
+    topics = [f"t{place:03}" for place in range(number)]
+    store.apply([Put(tuple(NewJob(topic, b"", 0) for topic in topics))])
+    policies = [TERMS._replace(ttr=1_000 + place) for place in range(number)]
+    return [store.apply([Reserve(topic, 1, policy, "w")])[0][0] for topic, policy in zip(topics, policies, strict=True)]
+
+
+@pytest.mark.parametrize("query", [GetNextLease(), ListWorkers()])
+def test_leases_of_many_topics_that_all_ended_leave_no_next_one(store, query):
+    """Each call looks past 100 topics: of 200, the first one leaves as many as the next one looks past."""
+    jobs = of_topics(store, 200)
+    store.apply([Ack(job.id, job.claims) for job in jobs])
+    store._lease = (-10.0, None)
+    assert store.ask(query) in (None, [])
+    assert store.ask(GetNextLease()) is None
+
+
+def test_an_expiry_of_many_topics_names_a_next_lease_that_is_not_too_late(store, clock):
+    jobs = of_topics(store, 250)
+    store.apply([Ack(job.id, job.claims) for job in jobs[1:-1]])
+    _, expired = store.apply([Ack(jobs[0].id, 1), Expire(1)])
+    assert clock.wall() < expired.next_lease <= jobs[-1].lease_until
+
+
+@pytest.mark.parametrize("ends", [[Ack(0, 1)], [Ack(1, 7)]])
+def test_thousands_of_void_receipts_are_refused_like_one(store, clock, ends):
+    put(store, 1, clock.wall(), 0)
+    assert store.apply([*ends * 9_000, Pause("t", paused=False)]) == [False] * 9_001

@@ -120,7 +120,7 @@ local function values(kind, ids, found, read)
         part[#part + 1] = b
     end
     for key, part in pairs(parts) do
-        for place, value in ipairs(call('HMGET', P .. kind .. key, unpack(part))) do
+        for place, value in ipairs(of_each('HMGET', P .. kind .. key, part)) do -- an id may come thousands of times
             found[part[place]] = value and read and read(value) or value
         end
     end

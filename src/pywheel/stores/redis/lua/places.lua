@@ -155,7 +155,7 @@ local function lease_until(b, state)
     bounds[topic] = min(lease, bounds[topic] or lease)
 end
 
--- Returns the earliest time at which a lease may be over: the time noted for a topic is checked once it is the first.
+-- Returns the earliest time at which a lease may be over, or false: the time noted for a topic is checked once it is the first.
 local function first_lease()
     for _ = 1, 100 do
         local first = call('ZRANGE', K.leases, 0, 0, 'WITHSCORES')
@@ -171,7 +171,7 @@ local function first_lease()
             call('ZREM', K.leases, first[1])
         end
     end
-    return tonumber(call('ZRANGE', K.leases, 0, 0, 'WITHSCORES')[2])
+    return tonumber(call('ZRANGE', K.leases, 0, 0, 'WITHSCORES')[2]) or false
 end
 
 -- ---- the first of several sets ----------------------------------------------------------------------------------------

@@ -112,8 +112,10 @@ local function settle_all_over(limit, dead)
 end
 
 function commands.expire(asked)
-    local dead, first = {}, nil
-    local ended, there = settle_all_over(asked.limit, dead), call('ZRANGE', K.leases, 0, 100, 'WITHSCORES')
+    local dead = {}
+    local ended = settle_all_over(asked.limit, dead)
+    local there, first = call('ZRANGE', K.leases, 0, 100, 'WITHSCORES'), call('ZRANGE', K.leases, 101, 101, 'WITHSCORES')[2]
+    first = first and tonumber(first) -- of the topics that are not looked at
     for place = 1, #there, 2 do
         if first and tonumber(there[place + 1]) >= first then
             break
