@@ -171,6 +171,23 @@ class TestLostEnd:
                 until(lambda: done[1:] == [new])
                 until(lambda: [member.worker for member in queue.store.ask(ListWorkers())] == [worker.name])
 
+    @pytest.mark.parametrize("stores", [1, 2])
+    def test_after_a_loss_of_all_no_id_and_no_receipt_is_given_out_again_and_the_store_is_found(self, redis, stores):
+        url = redis.url(stores=stores)
+        with open(url) as store:
+            [old] = store.apply([Put((JOB,) * 3)])
+            [[claimed, *_]] = store.apply([Reserve("t", 9, TERMS, "w")])
+            redis.kill()
+            redis.start()
+            [new] = store.apply([Put((JOB,) * 3)])
+            assert not {*old} & {*new}
+            [jobs] = store.apply([Reserve("t", 9, TERMS, "v")])
+            assert [job.id for job in jobs] == new
+            assert store.apply([Ack(claimed.id, claimed.claims)]) == [False]
+            with open(url, create=False) as other:
+                assert other.ask(GetJob(new[0])).state is State.RUNNING
+            assert store.verify() == []
+
 
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -111,6 +111,11 @@ class Server:
         while self._idle:
             self._idle.pop().close()
 
+    def renew(self) -> None:
+        """Meet the server anew by the next call: it has lost something."""
+        self._run_id = ""
+        self.forget()
+
     def close(self) -> None:
         """Close all idle connections; the others when they are given back."""
         self.over = True

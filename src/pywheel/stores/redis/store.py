@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from itertools import count
 from secrets import token_hex
 from typing import Any, Final, TypeVar
@@ -68,14 +69,25 @@ class RedisStore(Inner):
     durability: Durability = "memory"
 
     def __init__(
-        self, place: Place, *, clock: Clock | None = None, create: bool = True, presence: Presence | None = None
+        self,
+        place: Place,
+        *,
+        clock: Clock | None = None,
+        create: bool = True,
+        presence: Presence | None = None,
+        renew: Callable[[], None] | None = None,
     ) -> None:
-        """`presence` is that of the first of several stores, for the others."""
+        """`presence` is that of the first of several stores, for the others.
+
+        `renew` is called when the store is met on another server, or on one that was started anew.
+        """
         self.url, self.address = place.address.shown, place.address
         self._given = clock
         self._heard = ServerClock()
         self.clock = clock or self._heard
         self._create = create
+        self._known = False  # whether the store was met before
+        self._renew = renew
         self._limit = place.timeout
         self._begin()
         self.presence = presence or Presence(self)
@@ -102,6 +114,7 @@ class RedisStore(Inner):
         """Open the store on a server that is new, or was started anew."""
         self.durability = durability(connection)
         asked = {"version": _SCHEMA.version, "least": _SCHEMA.least, "create": self._create, "run_id": run_id}
+        asked["known"] = self._known
         found = connection.run("open", self.server.prefix, 2, encoded((b"", as_json(asked))))[1]
         server = self.server.place.server
         parts = _FORMAT.fullmatch(found)
@@ -109,6 +122,9 @@ class RedisStore(Inner):
             raise _not_so(server, found, 1)
         Schema(int(parts[1]), int(parts[2] or parts[1])).refuse(_SCHEMA.version, f"the store at {server}")
         self._create = True  # if the server loses everything, the store begins anew
+        if self._known and self._renew is not None:
+            self._renew()
+        self._known = True
         self._asked = (-_REMEMBERED, 0)
         self._lease = (-_KNOWN, None)
         self.presence.renewed()
@@ -246,7 +262,8 @@ class RedisStore(Inner):
             self._learn_lease(sent, answer[3] if answer[3] >= 0 else None)
         when, last = self._asked
         if answer[1] < last and now - when < _REMEMBERED:
-            self.presence.renewed()  # the server has forgotten an answer: it lost its latest writes
+            self.presence.renewed()  # the server has forgotten an answer: it lost its latest writes, or was emptied
+            self.server.renew()
         self._asked = (now, number)
 
     def nonce(self, nonce: str, kept: Sequence[int | str] | None = None) -> list[Any] | None:
@@ -346,17 +363,12 @@ class RedisStores(SeveralStore):
 
     def __init__(self, place: Place, *, clock: Clock | None = None, create: bool = True) -> None:
         self.url, self.address, self._prefix = place.address.shown, place.address, place.prefix
-        server = Server(place, lambda _, __: None)
-        key, noted = server.prefix + b":store", _SEVERAL + b"%d" % place.stores
-        with closing(server.fresh()) as connection:
-            found = connection.call(b"SET", key, noted, b"NX", b"GET") if create else connection.call(b"GET", key)
-        if found != noted and not (create and found is None):
-            raise _not_so(place.server, found, place.stores)
+        _note_number(place, create=create)
         stores: list[RedisStore] = []
         with ExitStack() as opened:
             for number in range(place.stores):
                 presence = stores[0].presence if stores else None
-                store = RedisStore(place.part(number), clock=clock, presence=presence)
+                store = RedisStore(place.part(number), clock=clock, presence=presence, renew=partial(_renew, place))
                 stores.append(opened.enter_context(store))
             opened.pop_all()
         super().__init__(stores)
@@ -373,6 +385,22 @@ class RedisStores(SeveralStore):
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier: one connection hears all stores."""
         return RedisNotifier(self._stores, name)
+
+
+def _note_number(place: Place, *, create: bool) -> None:
+    """Note the number of several stores under their common prefix. StoreError if it is another one."""
+    server = Server(place, lambda _, __: None)
+    key, noted = server.prefix + b":store", _SEVERAL + b"%d" % place.stores
+    with closing(server.fresh()) as connection:
+        found = connection.call(b"SET", key, noted, b"NX", b"GET") if create else connection.call(b"GET", key)
+    if found != noted and not (create and found is None):
+        raise _not_so(place.server, found, place.stores)
+
+
+def _renew(place: Place) -> None:
+    """Note the number again, as a server may have lost it: if it is there."""
+    with suppress(StoreAway, StoreBusy):
+        _note_number(place, create=True)
 
 
 def _not_so(server: str, found: bytes | None, asked: int) -> StoreError:

@@ -66,8 +66,8 @@ end
 
 -- Opens a store for a client that knows a version, and writes stores for clients from `least` on, on a server with this run id. The format
 -- has version and least: an older store becomes one of this version, a newer one stays as it is. After a restart, or on another server,
--- the latest writes may be lost: ids and claims that were given out in them are not given out again. Returns the store's format, '' if
--- there is no store.
+-- the latest writes may be lost: ids and claims that were given out in them are not given out again. If the store was `known` to the
+-- client and all is lost, its ids begin at a place that follows from the time. Returns the store's format, '' if there is no store.
 function api.open(asked)
     local format = call('GET', K.format)
     if not format and not asked.create then
@@ -80,6 +80,9 @@ function api.open(asked)
         local mine = 'pywheel ' .. asked.version .. (asked.least ~= asked.version and ' ' .. asked.least or '')
         call('SET', K.format, mine)
         call('ZADD', K.chunks, 'NX', 0, sub(bid(0), 1, 5))
+        if asked.known then
+            call('SET', K.last_id, digits((floor(micros / 1000000) % 1048576 + 1) * BUMP), 'NX')
+        end
         call('HSETNX', K.run, 'id', asked.run_id)
         format = mine
     end
