@@ -381,3 +381,20 @@ def test_a_signal_handler_may_close_the_queue_while_its_thread_begins_or_ends_a_
         thread.start()
         thread.join(LIMIT)
         assert found == [WaitTimeout if within == "_leave" else StoreClosed]
+
+
+def test_a_second_outage_is_told_like_the_first_and_tried_again_as_soon(queue, pool, monkeypatch, caplog):
+    looks = []
+
+    def away(query):
+        looks.append(query.ids)
+        if len(looks) in (1, 2, 3, 5, 6):
+            raise StoreAway(f"it does not answer look {len(looks)}")
+
+    id = queue.put("t", delay="1h")
+    when_asked(monkeypatch, queue.store, GetStates, away)
+    waiting = pool.submit(queue.wait, id)
+    until(lambda: len(looks) >= 7)
+    queue.cancel(id)
+    assert waiting.result(60) == Result(id, State.CANCELLED)
+    assert [record.args[1].args[0][-6:] for record in caplog.records] == ["look 1", "look 5"]

@@ -68,6 +68,7 @@ class StoreListener(ABC, Generic[T]):
         self._topics: dict[str, T] = {}
         self._announced: tuple[str, ...] = ()
         self._closed = False
+        self._heard = False  # whether the store was there since the thread began to listen
         self._notifier: Notifier | None = None
         self._thread: threading.Thread | None = None
 
@@ -105,13 +106,14 @@ class StoreListener(ABC, Generic[T]):
     def _run(self) -> None:
         tries = None
         while not self._over():
+            self._heard = False
             try:
                 self._listen()
                 tries = None
             except (StoreClosed, StoreReplaced) as error:
                 self._fail(error)
             except StoreError as error:
-                if tries is None:
+                if tries is None or self._heard:
                     self._logger.warning("%s must wait for the store: %s", self._what, error)
                     tries = pauses(*_BACKOFF)
                 time.sleep(next(tries))
@@ -140,6 +142,7 @@ class StoreListener(ABC, Generic[T]):
                 if changed:
                     self._announce(notifier, topics)
                 self._turn(notifier, topics, announced=changed)
+                self._heard = True
             self._store.apply([Announce(notifier.worker, ())])
         finally:
             self._notifier = None
