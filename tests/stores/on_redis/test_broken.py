@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from pywheel import JobQueue, StoreAway, StoreFull, StoreReadOnly
 from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Claim, ClaimPolicy, Nack, Put, Reserve, SetNote
 from pywheel.jobs.job import NewJob
-from pywheel.jobs.queries import GetHistories, GetJob, ListWorkers
+from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
 from tests.isolated.child import run_well
 from tests.jobs.waiting import until, working
@@ -241,3 +242,22 @@ with open(sys.argv[1]) as store:
 def test_a_forked_child_that_lets_go_of_a_connection_reads_nothing_of_it(redis_server):
     """What comes there is the parent's: a bell, or the answer to a command."""
     assert run_well("-c", CLOSED_IN_A_CHILD, redis_server.url()) == "[(b'bell', b'rung')]\n"
+
+
+def test_an_outage_counts_from_the_last_answer_though_no_new_connection_was_made(redis_server, proxy, monkeypatch):
+    with open(redis_server.url(via=proxy, timeout="300ms")) as store:
+        monotonic = [1000.0]
+        monkeypatch.setattr("pywheel.stores.server.time", SimpleNamespace(monotonic=lambda: monotonic[0]))
+        beside, _ = store.server.take()  # for another thread's call
+        proxy.stall()
+        with pytest.raises(StoreAway) as first:
+            store.ask(CountJobs())
+        proxy.heal()
+        beside.call(b"PING")
+        store.server.give(beside)
+        monotonic[0] += 3600
+        store.ask(CountJobs())
+        proxy.cut()
+        with pytest.raises(StoreAway) as second:
+            store.ask(CountJobs())
+        assert (first.value.seconds, second.value.seconds) == (0, 0)

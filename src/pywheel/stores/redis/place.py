@@ -58,8 +58,8 @@ class Place(NamedTuple):
         return self._replace(options={**self.options, "host": node.name, "port": node.port or _PORT})
 
     def part(self, number: int) -> Place:
-        """Return the place of one of several stores, with a prefix that no address can have."""
-        return self._replace(prefix=f"{self.prefix}.{number}")
+        """Return the place of one of several stores, with a prefix that no address can have, and outages of its own."""
+        return self._replace(prefix=f"{self.prefix}.{number}", outage=Outage(self.server))
 
 
 def place(address: Address) -> Place:

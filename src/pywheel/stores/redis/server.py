@@ -62,7 +62,9 @@ class Server:
         """Keep a connection for others, if it is good."""
         if connection.over:
             self.forget()  # the other kept connections have broken as well, or lead to a server that is no master now
-        elif self.over or connection.midway or len(self._idle) >= _IDLE:
+            return
+        self.place.outage.over()
+        if self.over or connection.midway or len(self._idle) >= _IDLE:
             connection.close()
         else:
             self._idle.append(connection)
