@@ -366,3 +366,16 @@ def test_what_no_thread_could_be_started_for_happens_once(store, monkeypatch):
     store.ask(q.CountJobs())  # by the threads of the pool
     store._threads.shutdown()
     assert calls == []
+
+
+def test_leases_are_ended_though_a_store_is_away(store, clock):
+    ids = in_each(store)
+    store.apply([c.Reserve("t", 4, TERMS._replace(max_attempts=1), "w")])
+    clock.advance(2)
+    store.stores[1].away = True
+    [expired] = intact(store.apply([c.Expire(9)]))
+    assert expired == c.Expired(3, None, (ids[0], ids[2], ids[3]))
+    for inner in store.stores:
+        inner.away = True
+    with pytest.raises(StoreAway):
+        store.apply([c.Expire(9)])

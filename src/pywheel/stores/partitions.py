@@ -640,12 +640,22 @@ def _purge(store: SeveralStore, command: c.Purge) -> int:
 
 
 def _expire(store: SeveralStore, command: c.Expire) -> c.Expired:
-    ended, leases, dead = 0, [], []
+    """End leases store by store, in any order.
+
+    A store that is away is left out, unless all are.
+    """
+    ended, leases, dead, failed = 0, list[int](), list[int](), list[StoreError]()
     for place in sample(range(len(store.stores)), len(store.stores)):
-        expired = outcome_of(store.stores[place], c.Expire(command.limit - ended))
+        try:
+            expired = outcome_of(store.stores[place], c.Expire(command.limit - ended))
+        except StoreError as error:
+            failed.append(error)
+            continue
         ended += expired.ended
         leases += [expired.next_lease] if expired.next_lease is not None else []
         dead += store.ids.all_outer(place, expired.dead)
+    if len(failed) == len(store.stores):
+        raise failed[0]
     return c.Expired(ended, min(leases, default=None), tuple(sorted(dead)))
 
 
