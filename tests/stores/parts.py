@@ -19,6 +19,10 @@ class Part(FaultyStore):
                 connection.execute("INSERT INTO nonce (nonce, at, ids) VALUES (?, ?, ?)", row)
         return known and json.loads(known[0])
 
+    def forget(self, nonce):
+        with self.inner._lock:
+            self.inner._connection.execute("DELETE FROM nonce WHERE nonce = ?", (nonce,))
+
 
 class Parts(SeveralStore):
     """One presence, and hints of the first store alone."""

@@ -97,7 +97,8 @@ class TestPuts:
         assert isinstance(twice, JobExists)
         assert total(store) == 21
 
-    def test_what_was_put_is_taken_back_if_a_key_is_taken_in_between(self, store):
+    @pytest.mark.parametrize("nonce", [None, "n"])
+    def test_what_was_put_is_taken_back_if_a_key_is_taken_in_between(self, store, nonce):
         [[one], [other]] = keys_of(store, 0, 1), keys_of(store, 1, 1)
 
         def look(when, commands):
@@ -108,11 +109,13 @@ class TestPuts:
             store.stores[1].inner.apply([c.Put((keyed(other),))])
 
         store.stores[1].fault = lambda when, commands: when == "after" and look(when, commands)
-        [refused] = store.apply([c.Put((keyed(one), keyed(other)))])
+        [refused] = store.apply([c.Put((keyed(one), keyed(other)), nonce)])
         assert isinstance(refused, JobExists)
         assert store.ask(q.GetJob(("t", one))) is None
         assert total(store) == 1
-        assert len(put(store, keyed(one))) == 1
+        store.apply([c.Cancel(("t", other))])
+        ids = put(store, keyed(one), keyed(other), nonce=nonce)
+        assert [store.ask(q.GetJob(id)).key for id in ids] == [one, other]
 
     def test_a_nonce_counts_whatever_store_the_keys_are_in(self, store):
         jobs = [keyed(f"k{number}") for number in range(8)]

@@ -126,6 +126,10 @@ class Inner(Store):
         outcome of a later put with that nonce.
         """
 
+    @abstractmethod
+    def forget(self, nonce: str) -> None:
+        """Delete the record of the put that had a nonce: what it has stored is about to be deleted."""
+
 
 class SeveralStore(Store):
     """One store made of several of a kind, which nobody else uses.
@@ -320,7 +324,7 @@ def _fulfil(result: Future[R | StoreError], call: Callable[[], R]) -> None:
     if result.set_running_or_notify_cancel():
         try:
             result.set_result(_tried(call))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  (raised where the result is asked for)
             result.set_exception(error)
 
 
@@ -709,10 +713,14 @@ def _put_parts(store: SeveralStore, put: c.Put | c.Import, by_store: dict[int, l
             if isinstance(refused, JobExists) and _NAME not in str(refused):
                 raise _outer_error(store.ids, place, refused)
     found = store.send_one(puts)
-    refused = [(place, outcome) for place, outcome in found.items() if isinstance(outcome, PywheelError)]
-    if refused:
-        if nonce is None:  # else the put comes again, and completes the rest
+    failed = [(place, outcome) for place, outcome in found.items() if isinstance(outcome, PywheelError)]
+    refused = [(place, error) for place, error in failed if not isinstance(error, StoreError)]
+    if failed:
+        if nonce is None or refused:  # else the put comes again, and completes the rest
             # Another caller took a key meanwhile: the new jobs of the other parts are deleted.
+            for place, ids in found.items() if nonce is not None else ():
+                if not isinstance(ids, PywheelError):
+                    store.stores[place].forget(nonce)
             store.send(
                 {
                     place: [
@@ -722,7 +730,7 @@ def _put_parts(store: SeveralStore, put: c.Put | c.Import, by_store: dict[int, l
                     if not isinstance(ids, PywheelError)
                 }
             )
-        place, error = refused[0]
+        [place, error], *_ = refused or failed
         raise _outer_error(store.ids, place, error)
     result = [0] * len(put.jobs)
     for place, numbers in by_store.items():

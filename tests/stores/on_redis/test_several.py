@@ -116,3 +116,12 @@ def test_a_nonce_tells_the_ids_of_a_put_into_several_stores_from_the_first_job_o
         [ids] = store.apply([Put(jobs, "n")])
         assert 1 in ids
         assert store.apply([Put((), "n"), Put((JOB, JOB), "n")]) == [ids, ids]
+
+
+def test_a_nonce_whose_put_is_taken_back_is_forgotten(redis_server):
+    with open(redis_server.url(stores=2)) as store:
+        inner = store.stores[0]
+        inner.apply([Put((JOB,), "n"), Put((JOB,), "other")])
+        inner.forget("n")
+        assert (inner.nonce("n"), inner.nonce("other")) == (None, [2])
+        inner.forget("n")

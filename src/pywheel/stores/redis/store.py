@@ -271,6 +271,10 @@ class RedisStore(Inner):
         answer: list[Any] = self.run("nonce", nonce=nonce, kept=kept)
         return answer[1] if len(answer) > 1 else None
 
+    def forget(self, nonce: str) -> None:
+        """Delete the record of the put that had a nonce."""
+        self.run("nonce", nonce=nonce, forget=True)
+
     # ---- reading ----------------------------------------------------------------------------------------------------
 
     def ask(self, query: Query[R]) -> R:

@@ -78,8 +78,11 @@ function api.notes(asked)
     return #names, names[#names] or '', found
 end
 
--- Returns the ids of the put that had a nonce; if the nonce is not known, stores these ids for it, if any are given.
+-- Returns the ids of the put that had a nonce; if the nonce is not known, stores these ids for it, if any are given. Or forgets the nonce.
 function api.nonce(asked)
+    if asked.forget then
+        return forget(NONCES, {asked.nonce})
+    end
     local known = put_with(asked.nonce)
     if not known and asked.kept then
         keep_nonce(asked.nonce, asked.kept)
