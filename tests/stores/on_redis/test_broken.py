@@ -16,7 +16,7 @@ from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
 from tests.isolated.child import run_well
 from tests.jobs.waiting import until, working
-from tests.stores.calls import in_threads
+from tests.stores.calls import in_threads, listening
 from tests.stores.network import Proxy
 from tests.stores.servers import Redis
 
@@ -261,3 +261,27 @@ def test_an_outage_counts_from_the_last_answer_though_no_new_connection_was_made
         with pytest.raises(StoreAway) as second:
             store.ask(CountJobs())
         assert (first.value.seconds, second.value.seconds) == (0, 0)
+
+
+def test_an_ear_whose_reading_was_interrupted_is_replaced_and_does_not_connect_by_itself(redis_server, monkeypatch):
+    """The client library would, and hear nothing then: nobody has subscribed there."""
+    with open(redis_server.url()) as store:
+        notifier = listening(store)
+        ear = notifier._ear
+        store.call(b"PUBLISH", store.bell_of(notifier.worker), b"r")
+        with monkeypatch.context() as patches:
+            patches.setattr(ear._redis._parser, "read_response", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                notifier.wait(60)
+        monkeypatch.setattr(ear._redis, "connect", None)
+        assert notifier.hints().reload
+        notifier.beat(0)
+        assert notifier.hints().reload
+        assert notifier._ear is not ear
+        [[id]] = store.apply([Put((JOB,))])
+        assert [due.id for due in notifier.hints().due] == [id]
+        notifier.close()
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt

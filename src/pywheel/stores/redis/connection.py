@@ -275,10 +275,14 @@ class Connection:
         messages: list[tuple[bytes, bytes]] = []
         with self._translated:
             self._open()
-            while self._redis.can_read(timeout=0 if messages else seconds):
-                answer = self._redis.read_response()
-                if isinstance(answer, list) and answer[0] == b"message":
-                    messages.append((answer[1], answer[2]))
+            try:
+                while self._redis.can_read(timeout=0 if messages else seconds):
+                    answer = self._redis.read_response()
+                    if isinstance(answer, list) and answer[0] == b"message":
+                        messages.append((answer[1], answer[2]))
+            except BaseException:  # also an interrupt: redis-py would connect anew, and nobody has subscribed there
+                self.close()
+                raise
         return messages
 
     def fileno(self) -> int:
