@@ -718,8 +718,8 @@ def _put_parts(store: SeveralStore, put: c.Put | c.Import, by_store: dict[int, l
     if failed:
         if nonce is None or refused:  # else the put comes again, and completes the rest
             # Another caller took a key meanwhile: the new jobs of the other parts are deleted.
-            for place, ids in found.items() if nonce is not None else ():
-                if not isinstance(ids, PywheelError):
+            for place, ids in found.items():
+                if nonce is not None and not isinstance(ids, PywheelError):
                     store.stores[place].forget(nonce)
             store.send(
                 {
