@@ -337,3 +337,15 @@ def test_an_expiry_of_many_topics_names_a_next_lease_that_is_not_too_late(store,
 def test_thousands_of_void_receipts_are_refused_like_one(store, clock, ends):
     put(store, 1, clock.wall(), 0)
     assert store.apply([*ends * 9_000, Pause("t", paused=False)]) == [False] * 9_001
+
+
+def test_thousands_of_workers_that_died_are_taken_from_the_list_by_one_that_lives(store, clock, redis_server):
+    notifier = store.notifier("w")
+    store.apply([Announce(notifier.worker, ("t",))])
+    prefix, dead = store.server.prefix, [f"dead{number}" for number in range(9_000)]
+    with redis_server.connect() as client:
+        client.hset(prefix + b":m", mapping=dict.fromkeys(dead, '["t"]'))
+        client.hset(prefix + b":b", mapping=dict.fromkeys(dead, f"{clock.wall()} 0 -1"))
+        notifier.beat(0)
+        assert client.hkeys(prefix + b":m") == client.hkeys(prefix + b":b") == [notifier.worker.encode()]
+    notifier.close()

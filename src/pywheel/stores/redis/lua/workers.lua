@@ -54,12 +54,15 @@ local function sweep(me)
             workers[#workers + 1], bells[#bells + 1] = worker, bell_of(worker)
         end
     end
-    local listening = #bells > 0 and call('PUBSUB', 'NUMSUB', unpack(bells))
-    for place, worker in ipairs(workers) do
-        local beat = call('HGET', K.beats, worker)
-        local when = beat and tonumber(string.match(beat, '^-?%d+')) or 0
-        if listening[2 * place] == 0 or math.abs(now - when) > GONE then
-            gone(worker)
+    for first = 1, #bells, SOME do
+        local listening = call('PUBSUB', 'NUMSUB', unpack(bells, first, min(first + SOME - 1, #bells)))
+        for place = 1, #listening / 2 do
+            local worker = workers[first + place - 1]
+            local beat = call('HGET', K.beats, worker)
+            local when = beat and tonumber(string.match(beat, '^-?%d+')) or 0
+            if listening[2 * place] == 0 or math.abs(now - when) > GONE then
+                gone(worker)
+            end
         end
     end
 end
