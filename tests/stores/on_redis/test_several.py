@@ -11,6 +11,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs.commands import Delete, Put
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
+from tests.isolated.child import run_well
 from tests.stores.calls import listening
 from tests.stores.test_vectors import ON_SERVERS, replay
 
@@ -116,6 +117,21 @@ def test_a_nonce_tells_the_ids_of_a_put_into_several_stores_from_the_first_job_o
         [ids] = store.apply([Put(jobs, "n")])
         assert 1 in ids
         assert store.apply([Put((), "n"), Put((JOB, JOB), "n")]) == [ids, ids]
+
+
+FORKED = """
+import os, sys
+from pywheel.stores import open
+store = open(sys.argv[1])
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+print(store.stores[0].presence.clock is store.clock)
+"""
+
+
+def test_a_forked_child_judges_the_silence_of_workers_by_the_clock_of_the_server_that_has_them(redis_server):
+    """The host's own clock may be hours off, and nothing was heard of another store's server yet."""
+    assert run_well("-c", FORKED, redis_server.url(stores=4)) == "True\n"
 
 
 def test_a_nonce_whose_put_is_taken_back_is_forgotten(redis_server):

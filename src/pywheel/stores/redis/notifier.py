@@ -24,7 +24,6 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreAway, StoreError
-from ...clock import Clock
 from ...jobs.commands import Announce
 from ...jobs.job import Due, State, slice_of
 from ...jobs.queries import GetNextDues, GetStates, ListTopics
@@ -90,11 +89,11 @@ class Presence(ServerPresence):
         for notifier in list(self.local.values()):
             notifier.renew()
 
-    def after_fork(self, clock: Clock) -> None:
-        """Begin anew in a forked child: the listening connections are the parent's."""
+    def after_fork(self) -> None:
+        """Begin anew in a forked child: the listening connections are the parent's. Each of several stores calls it."""
         for notifier in self.local.values():
             notifier.let_go()
-        self.begin(clock)
+        self.begin(self._store.clock)
 
     def close(self) -> None:
         """Let all waits return."""

@@ -351,7 +351,7 @@ class RedisStore(Inner):
         self._heard = ServerClock()
         self.clock = self._given or self._heard
         self.server.forget()
-        self.presence.after_fork(self.clock)
+        self.presence.after_fork()
 
 
 def _separate(error: BaseException) -> bool:
