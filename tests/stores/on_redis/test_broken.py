@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pywheel import JobQueue, StoreAway, StoreFull, StoreReadOnly
+from pywheel import JobQueue, OutcomeUnknown, StoreAway, StoreClosed, StoreFull, StoreReadOnly
 from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Claim, ClaimPolicy, Nack, Put, Reserve, SetNote
 from pywheel.jobs.job import NewJob
@@ -65,6 +65,16 @@ class TestOnce:
         [[id]] = store.apply([Put((JOB,))])
         assert [job.id for job in JobQueue(store).jobs.list("t")] == [id]
         assert refused
+
+    def test_a_put_whose_answer_was_cut_off_as_the_store_was_closed_is_in_doubt(self, store, proxy, monkeypatch):
+        def closed():
+            raise StoreClosed("this store is closed")
+
+        proxy.cut_after(answers=0)
+        with monkeypatch.context() as patches, pytest.raises(OutcomeUnknown, match="is not known"):
+            patches.setattr(store.server, "fresh", closed)
+            store.apply([Put((JOB,))])
+        assert len(JobQueue(store).jobs.list("t")) == 1
 
     @pytest.mark.parametrize("answers", [0, 1, 40])
     def test_claims_and_acks_whose_answer_was_cut_off_happen_once(self, store, proxy, answers):

@@ -226,10 +226,10 @@ class RedisStore(Inner):
         while True:
             try:
                 connection, kept = self.server.take()
-            except _PRESENT as error:
+            except (*_PRESENT, StoreClosed) as error:
                 if not in_doubt:
                     raise
-                self._wait_in_doubt(error, limit)
+                self._wait_in_doubt(error, 0 if isinstance(error, StoreClosed) else limit)
                 continue
             sent = time.monotonic()
             try:
