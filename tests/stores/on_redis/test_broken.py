@@ -10,7 +10,7 @@ import pytest
 
 from pywheel import JobQueue, OutcomeUnknown, StoreAway, StoreClosed, StoreFull, StoreReadOnly
 from pywheel.jobs import State
-from pywheel.jobs.commands import Ack, Claim, ClaimPolicy, Nack, Put, Reserve, SetNote
+from pywheel.jobs.commands import Ack, Announce, Claim, ClaimPolicy, Nack, Pause, Put, Reserve, SetNote
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
@@ -198,6 +198,26 @@ class TestLostEnd:
             with open(url, create=False) as other:
                 assert other.ask(GetJob(new[0])).state is State.RUNNING
             assert store.verify() == []
+
+    def test_a_pause_of_before_is_not_taken_for_a_new_one_with_its_number(self, redis):
+        with open(redis.url()) as store:
+            notifier = listening(store)
+            for paused in (True, False, True, False):
+                store.apply([Pause("t", paused)])
+            notifier.hints()
+            notifier.quiet()  # up to the fourth change
+            redis.kill()
+            redis.start()
+            notifier.wait(0)
+            notifier.beat(0)  # it meets the server anew
+            store.apply([Announce(notifier.worker, ("t",))])
+            notifier.beat(0)
+            store.apply([Pause("t", True)])  # the first change
+            assert not store.quiet("t", 0)
+            notifier.hints()
+            notifier.quiet()
+            assert store.quiet("t", 0)
+            notifier.close()
 
 
 def free_port():

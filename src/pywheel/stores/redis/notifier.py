@@ -304,7 +304,7 @@ class RedisNotifier(ServerNotifier):
         self._listen_by(ear)
         self._moved = False
         self._take_in(messages)
-        self._pauses = self._store.run("roster")[3]
+        self._pauses, self._stopped = self._store.run("roster")[3], -1  # another server counts pauses anew
         self._presence.stale = True
 
     def renew(self) -> None:
