@@ -71,9 +71,10 @@ class TestOnce:
             raise StoreClosed("this store is closed")
 
         proxy.cut_after(answers=0)
-        with monkeypatch.context() as patches, pytest.raises(OutcomeUnknown, match="is not known"):
+        with monkeypatch.context() as patches:
             patches.setattr(store.server, "fresh", closed)
-            store.apply([Put((JOB,))])
+            with pytest.raises(OutcomeUnknown, match="is not known"):
+                store.apply([Put((JOB,))])
         assert len(JobQueue(store).jobs.list("t")) == 1
 
     @pytest.mark.parametrize("answers", [0, 1, 40])
