@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 
 import confluent_kafka
 
-__all__ = ["Mock"]
+__all__ = ["Mock", "end_for_good"]
 
 
 class Mock:
@@ -48,3 +49,10 @@ class Mock:
             return [place.offset for place in consumer.committed(asked, timeout=30)]
         finally:
             consumer.close()
+
+
+def end_for_good(producer):
+    """Have librdkafka give up a producer, as after an answer of Kafka that idempotence cannot survive."""
+    library = ctypes.CDLL(confluent_kafka.cimpl.__file__)  # symbols are also searched in the libraries that it loads
+    handle = ctypes.c_void_p.from_address(id(producer) + object.__basicsize__)  # the first field of the object
+    assert library.rd_kafka_test_fatal_error(handle, confluent_kafka.KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"") == 0

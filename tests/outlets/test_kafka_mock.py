@@ -3,7 +3,7 @@
 import asyncio
 import json
 from base64 import b64encode
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -13,7 +13,7 @@ from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
 from tests.jobs.waiting import until
 from tests.outlets.jobs import a_job
-from tests.outlets.kafka_mock import Mock
+from tests.outlets.kafka_mock import Mock, end_for_good
 from tests.outlets.loops import on_a_loop
 
 
@@ -134,3 +134,32 @@ async def test_a_callback_among_the_options_that_fails_holds_up_no_record_on_a_m
         await asyncio.wait_for(deliver(a_job(b"1")), 20)
     assert {record.value() for record in mock.records(stream, 2)} == {b"0", b"1"}
     assert "boom" in caplog.text
+
+
+@on_a_loop
+async def test_a_producer_that_has_ended_for_good_is_replaced_by_another_one_on_a_mock_cluster(mock, stream):
+    async with outlet(mock.servers, stream) as deliver:
+        await deliver(a_job(b"0"))
+        link = await deliver._connection()
+        end_for_good(link._producer)
+        with suppress(NotConfirmed):  # whoever finds it ended fails, unless its thread was first
+            await deliver(a_job(b"1"))
+        await deliver(a_job(b"2"))
+        assert await deliver._connection() is not link
+    assert not link._thread.is_alive()
+    assert b"2" in {record.value() for record in mock.records(stream, 2)}
+
+
+@on_a_loop
+async def test_a_callback_that_fails_while_a_producer_is_closed_leaves_no_thread_and_no_sender_behind(caplog):
+    def fail(_):
+        raise ValueError("boom")
+
+    options = {"statistics.interval.ms": 1, "stats_cb": fail}
+    async with outlet("127.0.0.1:1", "t", timeout=60, options=options) as deliver:
+        under_way = asyncio.create_task(deliver(a_job()))
+        await asyncio.to_thread(until, lambda: "boom" in caplog.text)
+        link = await deliver._connection()
+    with pytest.raises(NotConfirmed):
+        await asyncio.wait_for(under_way, 20)
+    assert not link._thread.is_alive()

@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,6 +110,7 @@ class Kafka(BrokerOutlet["KafkaLink"]):
             raise NotConfirmed("too many records are waiting for Kafka: queue.buffering.max.messages") from None
         except self._kafka.KafkaException as refused:
             error = refused.args[0]
+            link.fatal = link.fatal or error.code() == self._kafka.KafkaError._FATAL
         if error is None:
             return "confirmed"
         if error.code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
@@ -121,9 +122,10 @@ class KafkaLink(Link):
     """A producer, with one thread that receives the outcomes of all records."""
 
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
+        self.fatal = False
+        """Whether librdkafka has given up this producer: it sends nothing more."""
         self._producer = producer
         self._loop = loop
-        self._fatal = False
         self._told: list[tuple[asyncio.Future[Any], Any]] = []  # the waiting sender, and the record's error or None
         self._ended = False
         self._thread = threading.Thread(target=self._hear, name="pywheel-kafka", daemon=True)
@@ -137,21 +139,24 @@ class KafkaLink(Link):
             self._told.append((future, error))
 
         self._producer.produce(topic, value, key, headers=list(headers.items()), on_delivery=told)
-        error = await future
-        self._fatal = self._fatal or (error is not None and error.fatal())
-        return error
+        return await future
 
     @property
     def closed(self) -> bool:
-        return self._fatal
+        return self.fatal
 
     def _hear(self) -> None:
         while not self._ended:
-            try:
-                self._producer.poll(_POLL)
-            except Exception:  # of a callback among the options: all senders wait for this thread
-                _LOGGER.exception("a callback among the options failed")
+            self._serve(self._producer.poll, _POLL)
             self._tell()
+
+    def _serve(self, serve: Callable[[float], object], seconds: float) -> None:
+        """Receive outcomes. An error is logged: it is a callback's among the options, or ends the producer."""
+        try:
+            serve(seconds)
+        except Exception as error:  # all senders wait for this thread
+            self.fatal = self.fatal or _is_fatal(error)
+            _LOGGER.exception("the producer, or a callback among the options, failed")
 
     def _tell(self) -> None:
         """Wake the senders in one turn of the loop: a turn for each takes half as long again."""
@@ -165,11 +170,11 @@ class KafkaLink(Link):
         await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        self._producer.flush(_FLUSH)
+        self._serve(self._producer.flush, _FLUSH)
         self._ended = True
         self._producer.purge()
         self._thread.join(_FLUSH)
-        self._producer.poll(0)
+        self._serve(self._producer.poll, 0)
         self._tell()
 
 
@@ -177,6 +182,13 @@ def _settle(told: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, error in told:
         if not future.done():
             future.set_result(error)
+
+
+def _is_fatal(error: Exception) -> bool:
+    """Whether an error ends its producer. An error of a callback does not."""
+    from confluent_kafka import KafkaException
+
+    return isinstance(error, KafkaException) and error.args[0].fatal()
 
 
 def _of_lines(text: str) -> dict[str, str]:
