@@ -3,16 +3,19 @@
 import asyncio
 import json
 from base64 import b64encode
+from contextlib import asynccontextmanager
 
+import confluent_kafka
 import pytest
 
 from pywheel import BadJob
 from pywheel._errors import StoreAway
+from pywheel.inlets.bridge import SourceAway
 from pywheel.inlets.kafka import KafkaSource
 from pywheel.outlets import Kafka
 from tests.inlets.carrying import carrying, until
 from tests.jobs.waiting import working
-from tests.outlets.kafka_mock import Mock
+from tests.outlets.kafka_mock import Mock, end_for_good
 from tests.outlets.loops import on_a_loop
 
 pytestmark = pytest.mark.servers  # the mock cluster is one: it has its time limits, and is as slow
@@ -119,3 +122,51 @@ async def test_what_makes_no_sense_is_said_and_goes_to_the_topic_for_that_on_a_m
 def test_a_place_that_no_job_can_name_is_refused():
     with pytest.raises(BadJob, match="is not a name"):
         KafkaSource("localhost:9092", "t", to="a b")
+
+
+@on_a_loop
+async def test_a_refused_record_of_any_size_is_sent_on_and_holds_up_no_other_on_a_mock_cluster(mock, jobs, stream):
+    host = confluent_kafka.Producer({"bootstrap.servers": mock.servers, "message.max.bytes": 10_000_000})
+    host.produce(stream, b"x" * 3_000_000, headers=[("x-delay", b"soon")], partition=0)
+    host.produce(stream, b"good", partition=0)
+    assert host.flush(30) == 0
+    async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream, refused=f"{stream}-bad")) as bridge:
+        await until(lambda: bridge.taken + bridge.refused == 2)
+    [record] = await asyncio.to_thread(mock.records, f"{stream}-bad", 1)
+    assert len(record.value()) == 3_000_000
+
+
+@asynccontextmanager
+async def refusing(mock, stream):
+    """A source that has taken one record, and the function that refuses it."""
+    mock.produce(stream, b"1", b"k", [("x-delay", b"soon")])
+    source = KafkaSource(mock.servers, stream, group=stream, refused=f"{stream}-bad")
+    await source.open()
+    try:
+        taken = await source.batch(asyncio.Event())
+        yield source, lambda: source.settle([], taken)
+    finally:
+        await source.close()
+
+
+@on_a_loop
+async def test_a_producer_of_refused_records_that_has_ended_for_good_is_replaced_on_a_mock_cluster(mock, stream):
+    async with refusing(mock, stream) as (source, refuse):
+        await refuse()
+        end_for_good(source._producer)
+        with pytest.raises(SourceAway):
+            await refuse()
+        await refuse()
+    assert len(await asyncio.to_thread(mock.records, f"{stream}-bad", 2)) == 2
+
+
+@on_a_loop
+async def test_a_refused_record_that_was_not_sent_in_time_is_not_sent_twice_on_a_mock_cluster(mock, stream, monkeypatch):
+    async with refusing(mock, stream) as (_, refuse):
+        with monkeypatch.context() as patched:
+            patched.setattr("pywheel.inlets.kafka._FLUSH", 0.0)
+            with pytest.raises(SourceAway, match="no answer"):
+                await refuse()
+        await refuse()
+    mock.produce(f"{stream}-bad", b"2", b"k")
+    assert [record.value() for record in mock.records(f"{stream}-bad", 2)] == [b"1", b"2"]

@@ -27,6 +27,7 @@ _LOGGER: Final = logging.getLogger("pywheel.bridge")
 _MOST: Final = 1_000  # records in a batch
 _WAIT: Final = 0.2  # seconds to wait for records before a look at `stopped`
 _FLUSH: Final = 15.0  # seconds to wait until refused records are sent on
+_LARGEST: Final = 1_000_000_000  # bytes of a refused record: the broker knows how many it takes
 _TEXTS: Final = {MESSAGE_ID, CONTENT_TYPE}  # headers of outlets that a record may have
 
 
@@ -105,24 +106,34 @@ class KafkaSource(Source):
             if refused and self._refused:
                 await asyncio.to_thread(self._send_on, [message.token for message in refused])
             await asyncio.to_thread(self._commit, [message.token for message in (*taken, *refused)])
-        except self._kafka.KafkaException as error:
+        except (self._kafka.KafkaException, BufferError) as error:
             raise SourceAway(str(error.args[0])) from error
 
     def _send_on(self, messages: list[Any]) -> None:
+        """Send records to the topic of those that were refused.
+
+        A producer that fails is not used again: it may have ended for good, and would send what it has left once more.
+        """
         assert self._refused is not None
-        if self._producer is None:
-            self._producer = self._kafka.Producer({"enable.idempotence": True, **self._options}, logger=_LOGGER)
+        usual = {"enable.idempotence": True, "message.max.bytes": _LARGEST}
+        producer = self._producer or self._kafka.Producer({**usual, **self._options}, logger=_LOGGER)
+        self._producer = None
         failed: list[Any] = []
-        for message in messages:
-            self._producer.produce(
-                self._refused,
-                message.value(),
-                message.key(),
-                headers=message.headers(),
-                on_delivery=lambda error, _: failed.append(error) if error else None,
-            )
-        if self._producer.flush(_FLUSH) or failed:
-            raise SourceAway(f"{self._refused} does not take what was refused: {failed[:1] or 'no answer'}")
+        try:
+            for message in messages:
+                producer.produce(
+                    self._refused,
+                    message.value(),
+                    message.key(),
+                    headers=message.headers(),
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )
+            if producer.flush(_FLUSH) or failed:
+                raise SourceAway(f"{self._refused} does not take what was refused: {failed[:1] or 'no answer'}")
+        except BaseException:
+            producer.purge()
+            raise
+        self._producer = producer
 
     def _commit(self, messages: list[Any]) -> None:
         assert self._consumer is not None
