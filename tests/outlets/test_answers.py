@@ -133,3 +133,34 @@ def test_anything_can_be_shown_and_an_id_of_a_delivery_can_be_signed(text, id, c
 def test_whatever_an_endpoint_says_for_retry_after_is_a_time_within_a_day_or_nothing(text):
     delay = retry_after(text, 1_700_000_000)
     assert delay is None or 0 <= delay <= 86_400
+
+
+@on_a_loop
+async def test_all_first_deliveries_know_which_targets_are_disabled(queue, answers):
+    """Also after one of them was cancelled while it waited."""
+    await answers.disable(HOOK, "it answered 410")
+    answers.look_again()
+    answers._disabled = {}
+    cancelled = asyncio.create_task(answers.disabled(HOOK))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    assert await asyncio.gather(*(answers.disabled(HOOK) for _ in range(5))) == ["it answered 410"] * 5
+
+
+def test_a_look_that_a_closed_loop_has_left_holds_up_no_other_look(queue, answers, monkeypatch):
+    async def begin():
+        beginning = asyncio.create_task(answers.disabled(HOOK))
+        await asyncio.sleep(0)
+        assert not beginning.done()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    left = asyncio.all_tasks(loop)
+    loop.close()
+    other = Answers("webhook")
+    other.keep_in(queue.store, "shop")
+    asyncio.run(other.disable(HOOK, "it answered 410"))
+    assert asyncio.run(answers.disabled(HOOK)) == "it answered 410"
+    assert left
+    for task in left:
+        task._log_destroy_pending = False

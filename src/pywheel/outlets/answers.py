@@ -71,13 +71,15 @@ class Answers:
         self._kept = True  # whether the store has the last answer, or will soon
         self._disabled: dict[str, str] = {}  # the reason, by digest
         self._told = 0  # targets that were disabled here
-        self._look_at = 0.0  # when to look for disabled targets; 0 before the next delivery
+        self._looked = False  # whether a look for disabled targets has ended
+        self._look_at = 0.0  # when to look again; 0 before the next delivery
         self._looking: asyncio.Task[None] | None = None
 
     def keep_in(self, notes: Notes, name: str) -> None:
         """Keep answers in the store of these notes, under the outlet's name."""
         if notes is not self._notes:
-            self._disabled, self._look_at = {}, 0.0
+            self._disabled = {}
+            self.look_again()
         self._notes, self._name = notes, name
 
     # ---- the last answer --------------------------------------------------------------------------------------------
@@ -109,14 +111,18 @@ class Answers:
     # ---- disabled targets -------------------------------------------------------------------------------------------
 
     async def disabled(self, target: str) -> str | None:
-        """Return why a target is disabled, or None. Other workers' changes arrive some seconds later."""
-        looking = self._looking is not None and not self._looking.done()
-        if self._notes is not None and not looking and time.monotonic() >= self._look_at:
-            first = not self._look_at
+        """Return why a target is disabled, or None. Other workers' changes arrive some seconds later.
+
+        All deliveries wait for the first look, and none for a later one.
+        """
+        loop, look = asyncio.get_running_loop(), self._looking
+        if look is not None and (look.done() or look.get_loop() is not loop):
+            look = None
+        if self._notes is not None and look is None and (not self._looked or time.monotonic() >= self._look_at):
             self._look_at = time.monotonic() + _LOOK
-            self._looking = asyncio.get_running_loop().create_task(self._look(self._notes))
-            if first:
-                await self._looking
+            look = self._looking = loop.create_task(self._look(self._notes))
+        if look is not None and not self._looked:
+            await asyncio.shield(look)  # a cancelled delivery does not cancel the look of the others
         return self._disabled.get(_digest(target)) if self._disabled else None
 
     async def disable(self, target: str, why: str) -> None:
@@ -129,7 +135,7 @@ class Answers:
 
     def look_again(self) -> None:
         """Have the next delivery look first which targets are disabled."""
-        self._look_at, self._looking = 0.0, None
+        self._looked, self._look_at, self._looking = False, 0.0, None
 
     async def _look(self, notes: Notes) -> None:
         told, began = self._told, time.monotonic()
@@ -138,8 +144,11 @@ class Answers:
         except StoreError as error:
             _LOGGER.warning("it is not known which targets of outlet %s are disabled: %s", self._name, error)
             return
-        if told == self._told:  # else this result may lack a target that was disabled meanwhile
-            self._disabled = found
+        else:
+            if told == self._told and notes is self._notes:  # else one that was disabled meanwhile may be missing
+                self._disabled = found
+        finally:
+            self._looked = self._looked or notes is self._notes
         if self._look_at:
             self._look_at = max(self._look_at, time.monotonic() + _RARELY * (time.monotonic() - began))
 
