@@ -194,6 +194,18 @@ async def test_what_is_remembered_is_bounded_and_what_is_under_way_is_not_forgot
 
 
 @on_a_loop
+async def test_targets_that_never_answer_are_forgotten_in_the_end_and_remembered_while_they_get_no_calls(clock):
+    shares = Shares(1, trips=2, clock=clock)
+    for number in range(12_000):
+        clock.now += 1
+        for _ in range(2):
+            (await shares.enter(f"t{number}", JOB)).failed()
+    assert len(shares._targets) <= 10_001
+    with pytest.raises(NotNow, match="t11999 has failed 2 times in a row"):
+        await shares.enter("t11999", JOB)
+
+
+@on_a_loop
 async def test_targets_that_never_answered_or_failed_leave_room_for_those_that_answer(clock):
     shares = Shares(20, room=8, clock=clock)
     (await shares.enter("good", JOB)).answered()

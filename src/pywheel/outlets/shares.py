@@ -80,7 +80,7 @@ class _Target(_Places):
 
     @property
     def idle(self) -> bool:
-        return not (self.started or self.waiting or self.promised or self.failures)
+        return not (self.started or self.waiting or self.promised)
 
 
 @dataclass(slots=True, eq=False)
@@ -167,10 +167,11 @@ class Shares:
         return target
 
     def _forget(self) -> None:
-        """Forget the idle targets among the longest known."""
+        """Forget the idle targets among the longest known. One that got no calls lately is remembered for a while."""
+        lately = self.clock() - _LATEST
         for name in [name for _, name in zip(range(_TARGETS // 10), self._targets, strict=False)]:
             target = self._targets.pop(name)
-            if not target.idle:
+            if not target.idle or (target.cooling and target.until > lately):
                 self._targets[name] = target
 
     def _refuse_while_cooling(self, name: str, target: _Target, job: Job) -> None:
