@@ -12,6 +12,7 @@ from pywheel.jobs.queries import GetJob
 from pywheel.jobs.schedule import TICK
 from pywheel.stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
 from pywheel.testing import FaultyStore
+from pywheel.worker.schedules import Planner
 from tests.client.periods import start
 from tests.jobs.waiting import until, working
 
@@ -116,3 +117,14 @@ def test_an_idle_store_with_no_schedule_has_no_planner_job(live_queue):
         until(lambda: live_queue.get(id).state is State.DONE)
     assert live_queue.store.ask(GetJob(PLAN)) is None
     assert ScheduleNotes(live_queue.store).page("", 10) == []
+
+
+def test_a_planner_keeps_no_removed_schedule(queue):
+    planner = Planner(queue)
+    for name in ("a", "b"):
+        queue.schedules.set(name, "t", every="1h")
+        planner(queue.store.ask(GetJob(PLAN)))
+        assert list(planner._places) == [name]
+        queue.schedules.delete(name)
+        planner(queue.store.ask(GetJob(PLAN)))
+        assert not planner._places

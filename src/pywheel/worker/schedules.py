@@ -109,15 +109,14 @@ class Planner:
         times, longest = _PAUSE
         time.sleep(min(max(self._rests_until - time.monotonic(), 0), longest))
         began = time.monotonic()
-        if changed is None:
-            self._places = {name: self._place(name, note) for name, note in notes.raw()}
-        else:
-            for name in changed:
-                note = notes.raw_one(name)
-                if note is None:
-                    self._places.pop(name, None)
-                else:
-                    self._places[name] = self._place(name, note)
+        places = {} if changed is None else self._places
+        for name, note in notes.raw() if changed is None else [(name, notes.raw_one(name)) for name in changed]:
+            place = None if note is None else self._place(name, note)
+            if place is None or (place.schedule is not None and place.schedule.removed):
+                places.pop(name, None)
+            else:
+                places[name] = place
+        self._places = places
         ended = time.monotonic()
         self._rests_until = ended + times * (ended - began + self._took)
 
