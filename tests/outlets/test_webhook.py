@@ -105,6 +105,7 @@ def test_one_connection_carries_many_deliveries(endpoint):
         {"headers": {"a": "b\r\nc: d"}}, {"headers": {"webhook-id": "x"}}, {"pass_headers": ["content-length"]},
         *({"secrets": value} for value in ("whsec_short", "whsec_" + "!" * 40, ["whsec_QUJD"], [7])),
         *({"allow": value} for value in (["10.0.0.1/8"], ["10.0.0"], "10.0.0.0/8", [""])),
+        {"ca": ""}, {"ca": "é"}, {"secrets": []}, {"secrets": ()},
     ],
     ids=str,
 )  # fmt: skip

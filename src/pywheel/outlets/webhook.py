@@ -145,7 +145,7 @@ class Webhook(Outlet[Any]):
             _allowed(place, self._policy)
         usual = _PER_HOST if url is None else _MOST
         self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST, error=BadOption)
-        if not isinstance(ca, str | None):
+        if ca is not None and (not isinstance(ca, str) or "BEGIN" not in ca):  # without any, ssl takes the system's
             raise BadOption("ca must be certificates as PEM text")
         if ca is not None and tls is None:
             tls = ssl.create_default_context(cadata=ca.encode("ascii", "ignore").decode())  # others: in comments
@@ -289,6 +289,8 @@ def _keys(secrets: Secrets) -> Callable[[Job], list[bytes]]:
         of_job = secrets
         return lambda job: [decoded(secret) for secret in _many(of_job(job))]
     keys = [decoded(secret) for secret in _many(secrets)]
+    if secrets is not None and not keys:
+        raise BadOption("secrets is empty: leave it out, or give at least one")
     return lambda _: keys
 
 
