@@ -708,3 +708,23 @@ def test_the_last_changes_are_known_by_name():
     assert {name.split()[0] for name in last.since(tokens[-4])} == {"297", "298", "299"}
     assert last.since(tokens[1]) is last.since("another") is None
     assert Changes.read(Changes.without_past()).since(last.token) is None
+
+
+def test_what_was_changed_while_the_clock_was_ahead_begins_when_it_is_set_back(queue, ran, clock):
+    """Also what was resumed then, and what had another rule before."""
+    for name in ("changed", "resumed", "same"):
+        queue.schedules.set(name, "work", every="1m" if name == "changed" else "5m")
+    queue.schedules.pause("resumed")
+    pass_time(queue, clock, 30)
+    clock.step(86_400)
+    queue.schedules.set("new", "work", every="5m")
+    queue.schedules.resume("resumed")
+    for period in ("2m", "5m"):
+        queue.schedules.set("changed", "work", every=period)
+    run_due(queue)
+    ran.clear()  # ticks of the day ahead
+    clock.step(-86_400)
+    queue.reschedule(PLAN, 0)  # as a worker does that sees it
+    run_due(queue)
+    pass_time(queue, clock, 600)
+    assert sorted(ran) == [(n, at) for n in ("changed", "new", "resumed", "same") for at in ("12:05:00", "12:10:00")]

@@ -246,6 +246,11 @@ class Schedule:
         since = now - _LOOK_BACK
         return tuple(rule for rule in (*self.past, mine) if (rule.last(rule.until) or since) > since)[-_RULES:]
 
+    def begun(self, now: int) -> Schedule:
+        """Return the schedule with a beginning not later than `now`, after a change under a clock that was ahead."""
+        past = tuple(replace(former, until=min(former.until, now)) for former in self.past if former.since < now)
+        return replace(self, since=min(self.since, now), past=past)
+
     def kept(self) -> bytes:
         """Return the schedule as a note. BadJob if it is too long for one."""
         fields = {name: value for name, value in asdict(self).items() if value not in (None, ()) and name != "name"}

@@ -20,9 +20,9 @@ from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.queries import GetJob
 from ..jobs.retry import Fixed
-from ..jobs.schedule import NAME, VERSION, Schedule
+from ..jobs.schedule import LATE, NAME, VERSION, Schedule
 from ..stores.contract import Store, outcome_of
-from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, TOPIC, Planned, ScheduleNotes, plan_job
+from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, TOPIC, Changes, Planned, ScheduleNotes, plan_job
 
 __all__ = ["Planner", "declare", "declare_lost", "with_planner"]
 
@@ -81,10 +81,10 @@ class Planner:
         """Put the jobs of the next ticks, and the planner's next job. O(schedules + log jobs x ticks)."""
         store = self._program.store
         notes = ScheduleNotes(store)
-        before, changes = notes.planned(), notes.changes()
+        before, changes = notes.planned(), self._look(notes)
+        if self._begin_ahead(notes, store.clock.wall()):
+            changes = self._look(notes)
         token = changes.token
-        self._read(notes, changes.since(self._token) if store is self._store else None)
-        self._store, self._token = store, token
         began = time.monotonic()
         now = store.clock.wall()
         until = (now + AHEAD) // BLOCK * BLOCK - 1
@@ -101,6 +101,28 @@ class Planner:
         notes.go_on(successor, planned, token, before.last)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def _look(self, notes: ScheduleNotes) -> Changes:
+        """Return the last changes, after reading the schedules that they have changed."""
+        store, changes = self._program.store, notes.changes()
+        self._read(notes, changes.since(self._token) if store is self._store else None)
+        self._store, self._token = store, changes.token
+        return changes
+
+    def _begin_ahead(self, notes: ScheduleNotes, now: int) -> bool:
+        """Have schedules begin that were changed under a clock that was ahead; return whether there are any.
+
+        By that clock they would begin much later, and their earlier rules would apply until then.
+        """
+
+        def begun(before: Schedule | None) -> Schedule | None:
+            return None if before is None or not _is_ahead(before, now) else before.begun(now)
+
+        schedules = ((name, place.schedule) for name, place in self._places.items())
+        ahead = [name for name, schedule in schedules if schedule is not None and _is_ahead(schedule, now)]
+        if ahead:
+            notes.change_many(dict.fromkeys(ahead, begun))
+        return bool(ahead)
 
     def _read(self, notes: ScheduleNotes, changed: set[str] | None) -> None:
         """Read the schedules that changed, or all if `changed` is None."""
@@ -191,6 +213,10 @@ class Planner:
             holder = outcome.id
         if isinstance(outcome, BaseException):
             raise outcome
+
+
+def _is_ahead(schedule: Schedule, now: int) -> bool:
+    return schedule.active and schedule.since > now + LATE
 
 
 def _puts(notes: ScheduleNotes, schedule: Schedule, after: int, now: int, until: int) -> Iterator[Put]:
