@@ -127,3 +127,10 @@ def test_a_signal_handler_may_put_while_a_put_of_its_thread_is_counted():
     program.join(60)
     assert not program.is_alive()
     assert dict(tally.counters) == {("put", "t"): 1, ("put", "other"): 2}
+
+
+def test_a_backlog_ends_with_its_worker():
+    tally = Tally()
+    for event in (e.BacklogSeen("a", 5.0), e.BacklogSeen("b", 2.0), e.WorkerStopped("w")):
+        tally(event)
+    assert tally.gauge("backlog") == 0

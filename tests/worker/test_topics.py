@@ -2,6 +2,7 @@
 
 import threading
 
+from pywheel import Tally
 from pywheel.jobs import State
 from tests.jobs.waiting import finished, until, working
 
@@ -53,3 +54,17 @@ def test_what_finished_is_forgotten_as_fast_as_jobs_finish(live_queue):
         for _ in range(5):
             live_queue.put_many(live_queue.job("t") for _ in range(1_000))
         until(lambda: live_queue.topics.counts()["t"].delayed == 0 and sum(live_queue.topics.counts()["t"]) <= 1)
+
+
+def test_a_paused_topic_has_no_backlog(live_queue):
+    gate, tally = threading.Event(), Tally()
+    live_queue.events.listen(tally)
+    live_queue.handler("t", concurrency=1)(lambda job: gate.wait(0.01) and None)
+    live_queue.put_many(live_queue.job("t") for _ in range(5_000))
+    with working(live_queue) as worker:
+        until(lambda: tally.gauge("backlog", "t") > 0)
+        live_queue.topics.pause("t")
+        until(lambda: tally.gauge("backlog", "t") == 0)
+        assert live_queue.topics.counts()["t"].delayed > 1_000, "the backlog was gone: this showed nothing"
+        gate.set()
+        worker.stop()

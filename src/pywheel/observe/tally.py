@@ -167,6 +167,10 @@ class Tally:
         with self._lock:
             self._gauges["backlog", event.topic] = event.seconds
 
+    def _stopped(self, _: events.WorkerStopped) -> None:
+        with self._lock:  # another worker of this process says it again with its next claim
+            self._gauges = dict.fromkeys(self._gauges, 0.0)
+
     def _count(self, word: str, topic: str, count: int = 1) -> None:
         with self._lock:
             self.counters[word, topic] += count
@@ -235,4 +239,5 @@ _COUNTS: Final[dict[type, Callable[[Tally, Any], None]]] = {
     events.PoolStuck: lambda tally, event: tally._count("stuck", event.topic, event.jobs),
     events.StoreFailed: lambda tally, event: tally._count("store_error", ""),  # noqa: ARG005
     events.ClockStepped: lambda tally, event: tally._count("clock_step", ""),  # noqa: ARG005
+    events.WorkerStopped: Tally._stopped,
 }

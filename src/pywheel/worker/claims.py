@@ -222,6 +222,7 @@ class Claims:
         self._due_times.learn(topic, None)
         self._suspected.pop(topic, None)
         topic.pause(self._clock.time())
+        self._events.emit(BacklogSeen(topic.name, 0.0))
 
     def limit(self, topic: TopicState, limits: Limits | None) -> None:
         """Claim by these limits from now on. Jobs that wait in the pool begin in half a second, or are given back."""
