@@ -161,7 +161,7 @@ async def test_a_producer_of_refused_records_that_has_ended_for_good_is_replaced
 
 
 @on_a_loop
-async def test_a_refused_record_that_was_not_sent_in_time_is_not_sent_twice_on_a_mock_cluster(mock, stream, monkeypatch):
+async def test_a_refused_record_that_was_late_is_not_sent_twice_on_a_mock_cluster(mock, stream, monkeypatch):
     async with refusing(mock, stream) as (_, refuse):
         with monkeypatch.context() as patched:
             patched.setattr("pywheel.inlets.kafka._FLUSH", 0.0)

@@ -128,12 +128,13 @@ class KafkaSource(Source):
                     headers=message.headers(),
                     on_delivery=lambda error, _: failed.append(error) if error else None,
                 )
-            if producer.flush(_FLUSH) or failed:
-                raise SourceAway(f"{self._refused} does not take what was refused: {failed[:1] or 'no answer'}")
-        except BaseException:
-            producer.purge()
-            raise
-        self._producer = producer
+            if not producer.flush(_FLUSH) and not failed:
+                self._producer = producer
+        finally:
+            if self._producer is None:
+                producer.purge()
+        if self._producer is None:
+            raise SourceAway(f"{self._refused} does not take what was refused: {failed[:1] or 'no answer'}")
 
     def _commit(self, messages: list[Any]) -> None:
         assert self._consumer is not None

@@ -145,8 +145,10 @@ class Webhook(Outlet[Any]):
             _allowed(place, self._policy)
         usual = _PER_HOST if url is None else _MOST
         self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST, error=BadOption)
-        if ca is not None and (not isinstance(ca, str) or "BEGIN" not in ca):  # without any, ssl takes the system's
+        if not isinstance(ca, str | None):
             raise BadOption("ca must be certificates as PEM text")
+        if ca is not None and "BEGIN" not in ca:  # for an empty text ssl would take the system's
+            raise BadOption("ca has no certificate: it must be PEM text")
         if ca is not None and tls is None:
             tls = ssl.create_default_context(cadata=ca.encode("ascii", "ignore").decode())  # others: in comments
         if tls is not None and not isinstance(tls, ssl.SSLContext):
