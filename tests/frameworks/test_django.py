@@ -327,3 +327,14 @@ def test_each_handler_begins_with_no_connection_of_the_one_before(tmp_path):
     command = [sys.executable, "-c", CONNECTIONS, f"{tmp_path}/db.sqlite3"]
     result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
     assert result.stdout.startswith("True"), result.stdout + result.stderr
+
+
+def test_each_further_migration_in_a_process_changes_nothing(migrated):
+    """Tests of migrations run many: each one wrapped what drops the database once more."""
+    program = """
+from django.core.management import call_command
+from django.db import connection
+drops = [(call_command("migrate", verbosity=0), connection.creation.destroy_test_db) for _ in range(3)]
+print("drops", len({id(drop) for _, drop in drops}))
+"""
+    assert "drops 1" in migrated.manage("shell", "-c", program)

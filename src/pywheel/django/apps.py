@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Final
+from weakref import WeakSet
 
 from django.apps import AppConfig
 from django.db import connections
@@ -11,6 +12,8 @@ from django.db.models.signals import pre_migrate
 from django.utils.module_loading import autodiscover_modules
 
 __all__ = ["PywheelConfig"]
+
+_LEFT: Final[WeakSet[Any]] = WeakSet()  # what drops databases, after the queue has left them
 
 
 class PywheelConfig(AppConfig):
@@ -42,6 +45,9 @@ def _leave_before_it_is_dropped(alias: str) -> None:
     The same `creation` object makes, migrates and drops such a database.
     """
     creation = connections[alias].creation
+    if creation in _LEFT:  # at an earlier migration
+        return
+    _LEFT.add(creation)
     destroy = creation.destroy_test_db
 
     @functools.wraps(destroy)
