@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
-from pywheel import JobQueue, State, StoreError
+from pywheel import JobQueue, ManualClock, State, StoreError
 from pywheel.events import JobSkipped
 from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
@@ -15,6 +16,8 @@ from pywheel.testing import FaultyStore
 from pywheel.worker.schedules import Planner
 from tests.client.periods import start
 from tests.jobs.waiting import until, working
+
+HOUR = 3_600  # seconds
 
 
 def test_handlers_of_every_kind_run_at_their_ticks_and_not_what_is_paused(live_queue):
@@ -108,6 +111,43 @@ def _sleeps(queue, clock):
     """Whether the planner has planned, and is to do so again within an hour."""
     job = queue.store.ask(GetJob(PLAN))
     return job is not None and job.state is State.DELAYED and 0 < job.due - clock.wall() <= 3_600_000
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_missed_ticks_that_queue_run_in_order_one_right_after_the_other(tmp_path, concurrency):
+    """As each end wakes the next one: by looks alone, an eighth of how long a tick waits, this takes many minutes."""
+    url, ran, running = f"sqlite:///{tmp_path}/jobs.db", [], []
+    with JobQueue(url, clock=ManualClock(wall=time.time() - 3 * HOUR)) as before:
+        before.schedules.set("s", "work", every="1m", catch_up="all", overlap="queue")
+
+    with JobQueue(url) as queue:
+
+        @queue.handler("work", concurrency=concurrency)
+        def work(job):
+            running.append(job.id)
+            time.sleep(0.001)
+            ran.append((job.headers[TICK], running[:]))
+            running.remove(job.id)
+
+        with working(queue):
+            until(lambda: len(ran) >= 180)
+    assert ran == sorted(ran)
+    assert {len(ids) for _, ids in ran} == {1}
+
+
+def test_the_end_of_a_tick_wakes_no_tick_before_its_time(queue, clock):
+    start(clock)
+    ran = []
+    queue.handler("work")(lambda job: ran.append(job.headers[TICK]))
+    queue.schedules.set("s", "work", every="1m", overlap="queue")
+    with working(queue):
+        until(lambda: _sleeps(queue, clock))
+        clock.advance(60)
+        until(lambda: ran and not queue.topics.counts()["work"].running)
+        first, second = queue.jobs.list(topic="work")
+        assert (first.state, second.state) == (State.DONE, State.DELAYED)
+        assert second.due == clock.wall() + 60_000
 
 
 def test_an_idle_store_with_no_schedule_has_no_planner_job(live_queue):

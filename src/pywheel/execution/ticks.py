@@ -1,7 +1,7 @@
 """Admission of claimed jobs: a job may have expired; a tick's schedule may have changed, or an earlier tick still run.
 
 A worker calls `admit` after the claim and before the handler starts. Of two claimed ticks, the one that was claimed
-later gives way.
+later gives way. Where ticks wait for each other, a later tick gives way, too; the end of the one before it wakes it.
 """
 
 from __future__ import annotations
@@ -80,21 +80,22 @@ def _refuse_missed(schedule: Schedule, tick: int, now: int) -> None:
 
 def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> None:
     """Raise Skipped or NotNow, as the schedule says, if a tick must give way to another one."""
+    queues, now = schedule.overlap == "queue", store.clock.wall()
     others = _running(store, schedule.name, job)
+    since: list[int] = []  # when those began to which this tick gives way
     if others:
-        jobs = [*others, job]
-        histories = store.ask(GetHistories([one.id for one in jobs]))
-        began = [(history[-1].started or 0) if history else 0 for history in histories]
-        *others_began, own = zip(began, (one.id for one in jobs), strict=True)
-        others = [other for other, other_began in zip(others, others_began, strict=True) if other_began < own]
-    if others:
-        if schedule.overlap == "skip" and job.attempt <= 1:
-            raise Skipped(f"the tick before it, job {others[0].id}, still runs")
-    elif schedule.overlap == "skip" or job.attempt > 1 or not _is_next_in_line(store, schedule, tick):
-        return
-    waited = max(store.clock.wall() - (job.due if tick is None else tick), 0) / 8_000
-    shortest, longest = _WAITS
-    raise NotNow(min(max(waited, shortest), longest))
+        histories = store.ask(GetHistories([one.id for one in (*others, job)]))
+        *began, own = [(history[-1].started or 0) if history else 0 for history in histories]
+        for other, at in zip(others, began, strict=True):
+            if (at, other.id) < (own, job.id) or (queues and _is_before(tick_of(other), tick)):
+                if not queues and job.attempt <= 1:
+                    raise Skipped(f"the tick before it, job {other.id}, still runs")
+                since.append(at)
+    if queues and job.attempt <= 1 and _waits_before(store, schedule, tick):
+        since = [job.due if tick is None else tick]  # with its end the one before it wakes this one
+    if since:
+        shortest, longest = _WAITS
+        raise NotNow(min(max((now - min(since)) / 8_000, shortest), longest))
 
 
 def _running(store: Store, name: str, job: Job) -> list[Job]:
@@ -108,10 +109,14 @@ def _running(store: Store, name: str, job: Job) -> list[Job]:
     return found
 
 
-def _is_next_in_line(store: Store, schedule: Schedule, tick: int | None) -> bool:
-    """Whether the tick before this one also waits, and so comes first."""
+def _is_before(other: int | None, tick: int | None) -> bool:
+    return other is not None and tick is not None and other < tick
+
+
+def _waits_before(store: Store, schedule: Schedule, tick: int | None) -> bool:
+    """Whether the tick before this one also waits, and so comes first. It may have been claimed since the last look."""
     before = None if tick is None else schedule.until(tick - 1)
     if before is None:
         return False
     job = store.ask(GetJob((schedule.topic, schedule.key(before))))
-    return job is not None and job.state is State.DELAYED and job.attempt == 0
+    return job is not None and (job.state is State.RUNNING or (job.state is State.DELAYED and job.attempt == 0))

@@ -20,6 +20,7 @@ from ..jobs.commands import Ack, Cancel, Command, Edit, Expired, Nack, Release
 from ..jobs.handler import moved
 from ..jobs.job import Attempt, Outcome, State
 from ..jobs.queries import GetHistories, GetStates
+from ..jobs.schedule import NEXT, next_of
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 from .deaths import Deaths
@@ -50,7 +51,7 @@ class Completer:
         self._finished: deque[Lease] = deque()
         self._unsettled: list[Lease] = []  # claims that have ended, unknown to the store
         self._uncertain: set[Lease] = set()  # claims whose ends the store may know
-        self._moves = 0  # commands of the last batch that move or cancel jobs after their release
+        self._moves = 0  # commands of the last batch that move or cancel jobs after ends
         self._wakes_at = 0.0  # when the dispatcher ends its sleep by itself
         self.asleep = False
         """Whether the dispatcher sleeps, and no end has woken it."""
@@ -135,8 +136,16 @@ class Completer:
                 topic.left(fresh if len(topics) == 1 else [lease for lease in fresh if lease.topic is topic], now)
             unsettled += fresh
         moves = [move for lease in unsettled if type(lease.ending) is Release for move in _moves(lease)]
+        moves += [move for lease in unsettled if NEXT in lease.job.headers for move in self._followed(lease)]
         self._moves = len(moves)
         return [*[lease.ending for lease in unsettled], *moves]  # type: ignore[list-item]  # each has one by now
+
+    def _followed(self, lease: Lease) -> list[Edit]:
+        """Return the command that has the next tick of a schedule look at once whether it may run, or none."""
+        found = next_of(lease.job) if type(lease.ending) is not Release else None
+        if found is None or found[0] > self._store.clock.wall():
+            return []
+        return [Edit((lease.job.topic, found[1]), delay=0)]
 
     def learn(self, outcomes: Iterator[Any]) -> None:
         """Take in the outcomes of `commands`."""
@@ -162,7 +171,7 @@ class Completer:
         if self._uncertain:
             unsettled = [lease for lease in unsettled if lease not in self._uncertain]
         self.leases.settle(unsettled)
-        for _ in islice(outcomes, self._moves):  # a released job is due later now, or was changed by another command
+        for _ in islice(outcomes, self._moves):  # a job is due later or sooner now, or was changed by another command
             pass
         if done:
             self._events.emit_many(done)

@@ -1,8 +1,7 @@
 """A pool: the running and waiting jobs of a topic in this worker. And a runner: the threads or the loop they run on.
 
 A runner may be unable to start anything: a handler blocks the loop, or the system has no thread left. Then it is
-*blocked*, and the worker claims nothing for it until it starts something again. A pool is blocked while it gets ready,
-too.
+*blocked*, and the worker claims nothing for it until it starts something again. So is a pool while it gets ready.
 """
 
 from __future__ import annotations
