@@ -26,7 +26,7 @@ MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" /
 
 
 def test_the_extra_all_is_all_the_others():
-    extras = PROJECT["project"]["optional-dependencies"]
+    extras = dict(PROJECT["project"]["optional-dependencies"])
     [named] = extras.pop("all")
     assert named == f"pywheel-timer[{','.join(sorted(extras))}]"
 
