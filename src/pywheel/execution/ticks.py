@@ -1,7 +1,7 @@
 """Admission of claimed jobs: a job may have expired; a tick's schedule may have changed, or an earlier tick still run.
 
 A worker calls `admit` after the claim and before the handler starts. Of two claimed ticks, the one that was claimed
-later gives way. Where ticks wait for each other, a later tick gives way, too; the end of the one before it wakes it.
+later gives way. Where ticks wait for each other, a later one also gives way, and the end of the one before wakes it.
 """
 
 from __future__ import annotations
