@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pywheel import JobQueue
 from pywheel.jobs.queries import ListWorkers
-from tests.jobs.waiting import until
+from tests.jobs.waiting import LIMIT, until
 from tests.server.client import Process, problem, read_all
 
 pytestmark = pytest.mark.stress
@@ -211,6 +211,7 @@ def test_what_is_under_way_is_answered_before_the_end(tmp_path):
         until(lambda: not server.listens())
         connection.sendall(BODY)
         assert answer_of(read_all(connection))[0] == 201
+        assert server.process.wait(LIMIT) == 0  # a second signal may find no handler any more
 
 
 def test_who_never_ends_a_request_does_not_keep_the_server(tmp_path):

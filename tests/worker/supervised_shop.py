@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from pywheel import Fixed, JobQueue
-from pywheel.events import WorkerDrains
+from pywheel.events import WorkerDrains, WorkerStarted
 
 folder = Path(os.environ["SHOP_FOLDER"])
 ledger = os.open(folder / "ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -18,12 +18,12 @@ def note(word, *facts):
 
 
 note("import", os.getpid())
-note("began", time.time())
 VERSION = (folder / "version").read_text() if (folder / "version").exists() else "1"
 if VERSION == "crashing":
     os.kill(os.getpid(), signal.SIGKILL)
 
 queue = JobQueue(f"sqlite:///{folder}/jobs.db")
+queue.events.listen(lambda event: isinstance(event, WorkerStarted) and note("began", time.time()))
 queue.events.listen(lambda event: isinstance(event, WorkerDrains) and note("drains", os.getpid()))
 
 
