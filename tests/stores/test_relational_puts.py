@@ -33,3 +33,33 @@ def test_ids_are_taken_ahead_so_that_most_puts_of_many_are_one_trip():
     assert [id for _ in range(80) for id in ids.many(1_000)] == [*range(1, 80_001)]
     assert len(taken) <= 14
     assert sum(taken) < 90_000
+
+
+@pytest.mark.parametrize("left", [0, 3])
+def test_no_id_is_given_out_again_by_a_server_that_took_over_and_was_behind(left):
+    """Else two jobs have it once the first has ended, and the second can never end."""
+    number = 100
+
+    def draw(count):
+        nonlocal number
+        number += count
+        return range(number - count + 1, number + 1)
+
+    ids = Ids(draw)
+    given = [id for _ in range(500 - left) for id in ids.many(1)]
+    number = 250
+    if left == 0:
+        ids.forget()
+    given += ids.many(200)
+    given += [id for _ in range(500) for id in ids.many(1)]
+    assert given == sorted(set(given))
+    assert ids.many(3)[0] > given[-1]
+
+
+def test_ids_of_another_database_begin_anew():
+    first = 10**9
+    ids = Ids(lambda count: range(first, first + count))
+    ids.many(1)
+    first = 1
+    ids.forget()
+    assert ids.many(3) == [1, 2, 3]

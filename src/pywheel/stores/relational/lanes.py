@@ -38,6 +38,7 @@ _MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Edit, c.Delete, c.Retry, c.R
 _MOST: Final = 10_000  # keys and jobs that are remembered
 _GATHER: Final = 0.5  # part of a commit's time for which one waits for more commands to share it
 _MOST_IDS: Final = 8_192  # taken ahead at once: each time the server commits
+_MOST_BEHIND: Final = 1_000_000  # ids by which a server that took over may be behind
 _MANY: Final = 200  # ends of claims that take longer than a commit
 
 
@@ -116,6 +117,7 @@ class Lane:
                     raise
                 time.sleep(0.002 * attempt)
             except StoreAway as error:
+                self.store.ids.forget()
                 if broke or isinstance(error, OutcomeUnknown) or time.monotonic() >= until:
                     raise
                 broke = True
@@ -248,14 +250,22 @@ class Ids:
         self._draw = draw
         self._lock = threading.RLock()
         self._left: deque[int] = deque()
+        self._last = 0  # the last id that was drawn
         self._block = 1  # blocks grow with use: a process that puts one job takes one id
 
     def many(self, count: int) -> list[int]:
         """Return `count` ids."""
         with self._lock:
-            if len(self._left) < count:
+            while len(self._left) < count:
                 taken = max(count - len(self._left), self._block)
-                self._left.extend(self._draw(taken))
+                drawn = self._draw(taken)
+                behind = self._last - drawn[-1]
+                if 0 < behind <= _MOST_BEHIND:  # a server took over that was behind: these ids were given out before
+                    self._draw(behind)
+                elif behind > 0:  # it is another database
+                    self._last = 0
+                self._left.extend([id for id in drawn if id > self._last])
+                self._last = max(self._last, drawn[-1])
                 self._block = min(2 * taken, _MOST_IDS)
             return [self._left.popleft() for _ in range(count)]
 
