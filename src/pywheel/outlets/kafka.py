@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import threading
+import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -174,7 +175,9 @@ class KafkaLink(Link):
         self._ended = True
         self._producer.purge()
         self._thread.join(_FLUSH)
-        self._serve(self._producer.poll, 0)
+        end = time.monotonic() + _FLUSH
+        while len(self._producer) and time.monotonic() < end:  # a callback that fails ends a poll before all is told
+            self._serve(self._producer.poll, _POLL)
         self._tell()
 
 
