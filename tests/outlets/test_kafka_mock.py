@@ -11,7 +11,7 @@ from pywheel import BadOption, GiveUp
 from pywheel.outlets import Kafka
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
-from tests.jobs.waiting import until
+from tests.jobs.waiting import LIMIT, until
 from tests.outlets.jobs import a_job
 from tests.outlets.kafka_mock import Mock, end_for_good
 from tests.outlets.loops import on_a_loop
@@ -148,6 +148,7 @@ async def test_a_producer_that_has_ended_for_good_is_replaced_by_another_one_on_
             sent.append(b"1")
         await deliver(a_job(b"2"))
         assert await deliver._connection() is not link
+    await asyncio.to_thread(link._thread.join, LIMIT)  # it is closed by the way
     assert not link._thread.is_alive()
     assert {record.value() for record in mock.records(stream, len(sent))} == {*sent}
 
