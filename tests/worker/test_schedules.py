@@ -10,7 +10,7 @@ from pywheel import JobQueue, ManualClock, State, StoreError
 from pywheel.events import JobSkipped
 from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
-from pywheel.jobs.schedule import TICK
+from pywheel.jobs.schedule import BY_HAND, NAME, OVERLAP, TICK, VERSION
 from pywheel.stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
 from pywheel.testing import FaultyStore
 from pywheel.worker.schedules import Planner
@@ -134,6 +134,25 @@ def test_missed_ticks_that_queue_run_in_order_one_right_after_the_other(tmp_path
             until(lambda: len(ran) >= 180)
     assert ran == sorted(ran)
     assert {len(ids) for _, ids in ran} == {1}
+
+
+@pytest.mark.parametrize("name", ["s", "no schedule", "k" * 9_000])
+@pytest.mark.parametrize("tick", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "9" * 5_000])
+def test_headers_of_a_tick_from_elsewhere_move_no_job_and_stop_no_worker(live_queue, name, tick):
+    """As by the put of a stranger."""
+    live_queue.handler("work")(lambda job: None)
+    live_queue.schedules.set("s", "work", every="1h", overlap="queue")
+    later = live_queue.put("work", key="k", delay="1h")
+    due = live_queue.get(later).due
+    with working(live_queue):
+        marks = {NAME: name, TICK: tick, OVERLAP: "queue", VERSION: BY_HAND}
+        id = live_queue.put("work", headers=marks, max_attempts=1)
+        until(lambda: not live_queue.get(id).state.live)
+        id = live_queue.put("work")
+        until(lambda: live_queue.get(id).state is State.DONE)
+        assert live_queue.get(later).due == due
+        now = live_queue.store.clock.wall()
+        assert all(job.due > now for job in live_queue.jobs.list(topic="work") if job.state is State.DELAYED)
 
 
 def test_the_end_of_a_tick_wakes_no_tick_before_its_time(queue, clock):

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._errors import BadBody, StoreError
+from .._errors import BadBody, PywheelError, StoreError
+from ..jobs.commands import Edit
 from ..jobs.handler import NotNow, Skipped, expired
 from ..jobs.job import Job, State
 from ..jobs.queries import Filter, GetHistories, GetJob, GetPage
-from ..jobs.schedule import BY_HAND, LATE, NAME, VERSION, Schedule, tick_of
+from ..jobs.schedule import BY_HAND, LATE, NAME, OVERLAP, VERSION, Schedule, tick_of
 from ..stores.contract import Store
 from ..stores.schedule_notes import ScheduleNotes
 
-__all__ = ["admit", "asks", "is_tick"]
+__all__ = ["admit", "asks", "following", "is_tick"]
 
 _PAGE: Final = 1_000
 _AWAY: Final = 1.0  # seconds until a tick is claimed again, if the store did not answer whether it may run
@@ -51,6 +52,24 @@ def admit(store: Store, job: Job) -> None:
         raise Skipped(str(error)) from error
     except StoreError as error:
         raise NotNow(_AWAY, f"cannot tell whether the tick may run: {error}") from error
+
+
+def following(store: Store, job: Job) -> list[Edit]:
+    """Return the command that has the next tick look again at once, now that a job has ended; or none.
+
+    One query for a tick for which later ones wait, none for others. Headers may be anybody's: so the schedule says
+    which tick that is. None that is not due is moved.
+    """
+    if OVERLAP not in job.headers or not is_tick(job):
+        return []
+    try:
+        schedule, tick = ScheduleNotes(store).get(job.headers[NAME]), tick_of(job)
+        then = None if schedule is None or tick is None else schedule.after(tick)
+        if schedule is None or then is None or schedule.due(then) > store.clock.wall():
+            return []
+        return [Edit((schedule.topic, schedule.key(then)), delay=0)]
+    except (PywheelError, ValueError, OverflowError):  # then the tick looks by itself, some seconds later
+        return []
 
 
 def _ask(store: Store, schedule: Schedule | None, job: Job, tick: int | None) -> None:

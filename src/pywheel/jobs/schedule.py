@@ -49,8 +49,8 @@ TICK: Final = "pywheel-tick"
 """The header with the tick's time, in UTC, in the format of ISO 8601."""
 VERSION: Final = "pywheel-version"
 """The header with the version of the schedule at the put; BY_HAND for a tick that `run` has put."""
-NEXT: Final = "pywheel-next"
-"""The header, where ticks wait for each other, with the due time of the next one in ms, a space, and its job's key."""
+OVERLAP: Final = "pywheel-overlap"
+"""The header of a tick for which later ones wait: its value is "queue"."""
 BY_HAND: Final = "by hand"
 
 SHORTEST: Final = 1_000
@@ -209,9 +209,8 @@ class Schedule:
     def job(self, tick: int, *, by_hand: bool = False) -> NewJob:
         """Return a tick's job."""
         marks = {NAME: self.name, TICK: written(tick), VERSION: BY_HAND if by_hand else self.version}
-        following = self.after(tick) if self.overlap == "queue" and not by_hand else None
-        if following is not None:
-            marks[NEXT] = f"{self.due(following)} {self.key(following)}"
+        if self.overlap == "queue":
+            marks[OVERLAP] = self.overlap
         return NewJob(
             self.topic,
             self.body,
@@ -307,12 +306,6 @@ def tick_of(job: Job) -> int | None:
         return round((datetime.fromisoformat(text) - _EPOCH).total_seconds() * 1000)
     except (ValueError, TypeError):  # a header of the same name from elsewhere
         return None
-
-
-def next_of(job: Job) -> tuple[int, str] | None:
-    """Return when the tick after a job's is due, and its job's key; None if no tick waits for the job's end."""
-    due, _, key = job.headers.get(NEXT, "").partition(" ")
-    return (int(due), key) if due.isdecimal() else None
 
 
 def written(tick: int) -> str:

@@ -16,11 +16,11 @@ from typing import Any, Final
 from .._errors import StoreError
 from ..events import Events, JobEnded, JobGivenBack, JobSkipped, LeaseLost
 from ..execution import Ended, settlement
+from ..execution.ticks import following
 from ..jobs.commands import Ack, Cancel, Command, Edit, Expired, Nack, Release
 from ..jobs.handler import moved
 from ..jobs.job import Attempt, Outcome, State
 from ..jobs.queries import GetHistories, GetStates
-from ..jobs.schedule import NEXT, next_of
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 from .deaths import Deaths
@@ -136,16 +136,10 @@ class Completer:
                 topic.left(fresh if len(topics) == 1 else [lease for lease in fresh if lease.topic is topic], now)
             unsettled += fresh
         moves = [move for lease in unsettled if type(lease.ending) is Release for move in _moves(lease)]
-        moves += [move for lease in unsettled if NEXT in lease.job.headers for move in self._followed(lease)]
+        ended = [lease.job for lease in unsettled if lease.job.headers and type(lease.ending) is not Release]
+        moves += [move for job in ended for move in following(self._store, job)]
         self._moves = len(moves)
         return [*[lease.ending for lease in unsettled], *moves]  # type: ignore[list-item]  # each has one by now
-
-    def _followed(self, lease: Lease) -> list[Edit]:
-        """Return the command that has the next tick of a schedule look at once whether it may run, or none."""
-        found = next_of(lease.job) if type(lease.ending) is not Release else None
-        if found is None or found[0] > self._store.clock.wall():
-            return []
-        return [Edit((lease.job.topic, found[1]), delay=0)]
 
     def learn(self, outcomes: Iterator[Any]) -> None:
         """Take in the outcomes of `commands`."""
