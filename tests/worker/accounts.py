@@ -214,7 +214,8 @@ class Accounts:
 
     def _early(self, one, after):
         """Return how many ms a claim may be dated too early: before its transaction began."""
-        return BEGUN + self._kept(after.started, one.ended) if one.outcome is Outcome.RELEASED else 0
+        free_at_once = one.outcome in (Outcome.RELEASED, Outcome.LOST)
+        return BEGUN + self._kept(after.started, one.ended) if free_at_once else 0
 
     def _run(self, id, line, row):
         life = self.lives.get(line["pid"])

@@ -7,7 +7,7 @@ from unittest import SkipTest
 from ...jobs import commands as c
 from ...jobs.job import Due, NewJob
 from ...jobs.limits import Limit, Limits, Rate, limits_of
-from ...jobs.queries import Filter, GetPage, ListFirstDue, ListTopics
+from ...jobs.queries import Filter, GetPage, ListFirstDue, ListNotes, ListTopics
 from .base import NOW, TERMS, StoreTests
 
 __all__ = ["LimitTests", "PriorityTests"]
@@ -249,6 +249,14 @@ class LimitTests(StoreTests):
         assert self.reserve(policy=slow) == []
         self.pass_time(9_000)
         assert len(self.reserve(policy=slow)) == 1
+
+    def test_who_asks_for_no_job_notes_no_rate(self) -> None:
+        slow, quick = self.limited(rate="1/m"), self.limited(rate="5/s")
+        self.put()
+        self.one(policy=slow)
+        [before] = self.ask(ListNotes("limit:"))
+        assert self.reserve(0, policy=quick) == []
+        assert self.ask(ListNotes("limit:")) == [before]
 
     def test_what_is_held_back_is_tried_again_when_the_first_of_it_may_begin(self) -> None:
         ids = [self.put(due=NOW - 3 + n, key=key) for n, key in enumerate(("a:1", "b:1", "a:2"))]

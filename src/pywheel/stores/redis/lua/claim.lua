@@ -220,7 +220,8 @@ function commands.claim(asked)
         end
         found, coming = first_due_of(topic, asked.limit, asked.suspects, asked.after, without)
     end
-    local gate = asked.limits and is_open(topic) and open_gate(topic, asked.limits)
+    local asks = asked.begin > 0 or not asked.reserves
+    local gate = asked.limits and asks and is_open(topic) and open_gate(topic, asked.limits)
     local suspects, bytes, ids, jobs = asked.suspects, asked.bytes, {}, {}
     for place = 1, #found do
         ids[place] = found[place][ID]
