@@ -250,12 +250,14 @@ class LimitTests(StoreTests):
         self.pass_time(9_000)
         assert len(self.reserve(policy=slow)) == 1
 
-    def test_who_asks_for_no_job_notes_no_rate(self) -> None:
+    def test_who_asks_for_no_job_gets_none_and_notes_no_rate(self) -> None:
         slow, quick = self.limited(rate="1/m"), self.limited(rate="5/s")
         self.put()
         self.one(policy=slow)
         [before] = self.ask(ListNotes("limit:"))
-        assert self.reserve(0, policy=quick) == []
+        self.put()
+        for none in (quick, self.limited(Limit(1, ":"))):
+            assert self.reserve(0, policy=none) == []
         assert self.ask(ListNotes("limit:")) == [before]
 
     def test_what_is_held_back_is_tried_again_when_the_first_of_it_may_begin(self) -> None:

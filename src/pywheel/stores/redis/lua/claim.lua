@@ -211,17 +211,17 @@ function commands.claim(asked)
     if asked.reserves then
         settle_over(topic, LATE, {}) -- the client has ended other leases before, by calls of their own
     end
-    if is_open(topic) and asked.by_ids then
+    local asks = is_open(topic) and (asked.begin > 0 or not asked.reserves)
+    if asks and asked.by_ids then
         found = waiting_of(topic, some)
-    elseif is_open(topic) then
+    elseif asks then
         local without = {}
         for _, b in ipairs(some) do
             without[b] = true
         end
         found, coming = first_due_of(topic, asked.limit, asked.suspects, asked.after, without)
     end
-    local asks = asked.begin > 0 or not asked.reserves
-    local gate = asked.limits and asks and is_open(topic) and open_gate(topic, asked.limits)
+    local gate = asked.limits and asks and open_gate(topic, asked.limits)
     local suspects, bytes, ids, jobs = asked.suspects, asked.bytes, {}, {}
     for place = 1, #found do
         ids[place] = found[place][ID]
