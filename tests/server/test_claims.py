@@ -379,3 +379,12 @@ def test_a_caller_for_whom_no_thread_can_be_started_does_not_wait_on(monkeypatch
 
     with JobQueue("memory:") as queue:
         asyncio.run(program(queue.store))
+
+
+def test_a_claim_that_gave_nothing_wakes_nobody_however_long_bodies_may_be(serving, monkeypatch):
+    """Each would wake the next one, and all would ask the store without a pause."""
+    said = []
+    monkeypatch.setattr(Waiting, "claimed", lambda waiting, name, jobs, *, more: said.append((name, jobs, more)))
+    with JobQueue("memory:", max_body=9 << 20) as queue, closing(Api(queue)) as api:
+        assert api.reserve(wait=0.001, limit=2) == []
+    assert said == [("mail", 0, False)]

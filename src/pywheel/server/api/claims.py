@@ -191,7 +191,9 @@ class _Wanted:
             return
         self.jobs += jobs
         if self.context.waiting is not None:
-            self.context.waiting.claimed(topic, len(jobs), more=len(jobs) == limit or self._may_be_full)
+            # Without a job none was left out for its body: one comes whatever its size.
+            more = len(jobs) == limit or (bool(self.jobs) and self._may_be_full)
+            self.context.waiting.claimed(topic, len(jobs), more=more)
 
 
 async def _give_back(context: Context, jobs: list[Job]) -> None:
