@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 
 import pywheel.server
 from pywheel.server import app
-from tests.server.client import problem
+from tests.server.client import Exchange, problem, scope
 
 
 def hello(request):
@@ -72,3 +72,30 @@ def test_the_service_uses_what_is_public_of_others():
     names = {name for file in folder.rglob("*.py") for name in imported(file)} - {"__future__.annotations"}
     assert {name for name in names if "._" in name or name.startswith("_")} == set()
     assert {"starlette.routing.Route", "granian.server.embed.Server"} <= names
+
+
+@pytest.mark.parametrize("ends", ["its loop alone", "the service, which is closed", "the server, which drains"])
+def test_a_service_goes_on_in_another_loop_with_reserves_that_wait_and_streams(queue, ends):
+    """As under a test client, or after a restart within one process: there they ended at once, with nothing."""
+    service = app(queue, access="open")
+    reserve = scope("/v1/reserve", "POST", headers=[(b"content-type", b"application/json")])
+
+    async def scene():
+        stream = Exchange(service, scope("/v1/events"))
+        waits = Exchange(service, reserve, b'{"topics": ["mail"], "wait": 30}')
+        while len(stream.sent) < 2 or (waiting := service.state.context.waiting) is None or not waiting.count:
+            await asyncio.sleep(0.001)
+        assert stream.sent[1]["body"].startswith(b"retry: ")
+        await queue.aio.put("mail")
+        await asyncio.wait_for(waits.request, 60)
+        assert waits.sent[0]["status"] == 200
+        stream.request.cancel()
+        await asyncio.wait([stream.request])
+        if ends == "the server, which drains":
+            service.state.context.stopping.set()
+
+    with contextlib.closing(service.state.context):
+        for _ in range(2):
+            asyncio.run(asyncio.wait_for(scene(), 60))
+            if ends == "the service, which is closed":
+                service.state.context.close()

@@ -24,6 +24,7 @@ from .access import Access
 from .api.waiting import Waiting
 from .live import Live
 from .problems import Problem, of_error
+from .sse import Stopping
 
 __all__ = ["Context", "Limits"]
 
@@ -115,13 +116,13 @@ class Context:
         self.queue, self.access, self.read_only, self.limits = queue, access, read_only, limits
         self.live = Live(lambda: self.queue.store)  # snapshots of the queue, for the page and all streams
         self.labels = Labels()  # the labels of topics in `/metrics`
-        self.waiting: Waiting | None = None  # the callers that wait for jobs; made for the first
+        self.waiting: Waiting | None = None  # the callers that wait for jobs, made for the first of a loop
         self.bodies = Places("bytes of bodies", limits.arriving, 1)
         self.waits = Places("reserves that wait", limits.waiters, 1)
         self.streams = Places("streams", limits.streams, 5)
         self.views = Places("live pages", limits.streams, 5)
         self.exports = Places("exports", _EXPORTS, 5)  # each holds some MB in memory
-        self.stopping = asyncio.Event()  # set when the server drains: long polls and streams end
+        self.stopping = Stopping()
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self._receipt_key: bytes | None = None
         self._look: asyncio.Task[Problem | None] | None = None
@@ -181,10 +182,17 @@ class Context:
             self._receipt_key = await self.read(_receipt_key, self.queue.store)
         return self._receipt_key
 
+    def waiting_here(self) -> Waiting:
+        """Return the callers of the running loop that wait for jobs. Those of a loop that has ended wake nobody."""
+        if self.waiting is None or not self.waiting.here:
+            self.waiting = Waiting(self.queue.store)
+        return self.waiting
+
     def close(self) -> None:
-        """Release the service's own resources. The queue belongs to the caller."""
-        if self.waiting is not None:
-            self.waiting.close()
+        """Release the service's own resources. The queue belongs to the caller. The next request begins anew."""
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            waiting.close()
         self.live.close()
         while self._threads:
             self._threads.popitem()[1].shutdown(wait=False, cancel_futures=True)

@@ -11,12 +11,42 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["EventStream"]
+__all__ = ["EventStream", "Stopping"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _SLOW: Final = 10.0  # seconds after which a reader that takes nothing is dropped
 _BEAT: Final = 15.0  # seconds without an event after which a comment shows that the stream lives
 _HEADERS: Final = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class Stopping:
+    """An event that a server sets when it drains: long polls and streams end.
+
+    It belongs to one event loop at a time. Another loop is another server, which has not drained.
+    """
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def set(self) -> None:
+        """Let long polls and streams end."""
+        self._event.set()
+
+    def is_set(self) -> bool:
+        """Whether the server drains."""
+        return self._here().is_set()
+
+    async def wait(self) -> None:
+        """Return when the server drains."""
+        await self._here().wait()
+
+    def _here(self) -> asyncio.Event:
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            self._event = asyncio.Event()
+        self._loop = loop
+        return self._event
 
 
 class EventStream(StreamingResponse):
@@ -29,7 +59,7 @@ class EventStream(StreamingResponse):
     def __init__(
         self,
         events: AsyncGenerator[bytes, None],
-        stopping: asyncio.Event,
+        stopping: Stopping,
         left: Callable[[], object],
         headers: Mapping[str, str] | None = None,
         alive: bytes = b": alive\n\n",

@@ -28,7 +28,7 @@ from .call import Call, Ends, JsonResponse
 from .once import UNDER_WAY
 from .records import jobs_out, receipt_of, reserved
 from .schema import Claims, Nack, NackAnswer, Reserve
-from .waiting import Waiter, Waiting, end_lost
+from .waiting import Waiter, end_lost
 
 __all__ = ["ack", "bury", "nack", "release", "reserve", "reserve_again", "touch"]
 
@@ -84,8 +84,7 @@ def _still_held(store: Store, claims: Sequence[tuple[int, int]]) -> list[Job]:
 
 async def _long(call: Call, wanted: _Wanted, seconds: float) -> None:
     """Claim jobs, or wait for them. ClientDisconnect: the client went away."""
-    context = call.context
-    waiting = context.waiting = context.waiting or Waiting(context.queue.store)
+    waiting = call.context.waiting_here()
     waiter = waiting.enter(wanted.topics)
     try:
         with call.ends() as ends:

@@ -81,6 +81,11 @@ class Waiting(StoreListener[_Topic]):
 
     # ---- on the loop ------------------------------------------------------------------------------------------------
 
+    @property
+    def here(self) -> bool:
+        """Whether the running loop is that of the callers."""
+        return self._loop is asyncio.get_running_loop()
+
     def enter(self, topics: Sequence[str]) -> Waiter:
         """Begin to wait for jobs of topics. The caller claims jobs that are already due itself, after this."""
         waiter = Waiter(topics)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from functools import partial
@@ -21,7 +20,7 @@ from ...jobs.queries import Filter, GetHistories, GetJob
 from ...stores.contract import Store
 from ..api.records import job_out
 from ..problems import Problem
-from ..sse import EventStream
+from ..sse import EventStream, Stopping
 from ..tokens import Grant
 from ..visible import Sees, job_id, job_of, page
 from .answers import HEADERS, Ask, visitor_of
@@ -327,7 +326,7 @@ async def export(ask: Ask) -> Response:
     ask.allow("read", asked.topic or None)
     filter, places, token = asked.filter, ask.context.exports, ask.visitor.id
     places.take(token)  # no await from here until the stream begins
-    return EventStream(_lines(ask, asked, filter), asyncio.Event(), lambda: places.leave(token), _FILE, alive=b"")
+    return EventStream(_lines(ask, asked, filter), Stopping(), lambda: places.leave(token), _FILE, alive=b"")
 
 
 async def _lines(ask: Ask, asked: Asked, filter: Filter) -> AsyncGenerator[bytes, None]:
