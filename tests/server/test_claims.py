@@ -12,7 +12,7 @@ from pywheel import JobQueue, Keyring, StoreAway
 from pywheel.jobs.queries import GetNextDues, ListNotes
 from pywheel.server import Limits
 from pywheel.server.api import claims
-from pywheel.server.api.waiting import Waiting
+from pywheel.server.api.waiting import Waiting, end_lost
 from pywheel.server.tokens import id_of
 from tests.asked import when_asked
 from tests.server.client import Api, Exchange, problem, scope
@@ -388,3 +388,18 @@ def test_a_claim_that_gave_nothing_wakes_nobody_however_long_bodies_may_be(servi
     with JobQueue("memory:", max_body=9 << 20) as queue, closing(Api(queue)) as api:
         assert api.reserve(wait=0.001, limit=2) == []
     assert said == [("mail", 0, False)]
+
+
+def test_of_many_lost_leases_all_are_ended_one_look_after_the_other(queue, clock):
+    """Otherwise the last ones of thousands would be due again only after some minutes."""
+    queue.put_many([queue.job("x") for _ in range(900)])
+    queue.reserve("x", 900)
+    clock.advance(1)
+    queue.put("mail")
+    queue.reserve("mail")
+    clock.advance(120)
+    looks = 1
+    while (lease := end_lost(queue.store)) is not None and lease <= queue.store.clock.wall():
+        looks += 1
+    assert looks <= 5
+    assert queue.store.ask(GetNextDues()).keys() == {"x", "mail"}

@@ -255,9 +255,11 @@ class Waiting(StoreListener[_Topic]):
 
 
 def end_lost(store: Store, later: int = 0) -> int | None:
-    """End the leases that expired at least `later` ms ago; return when the next one expires."""
+    """End some leases that expired at least `later` ms ago; return when the next one expires, or did if some are left.
+    """
     lease = store.ask(GetNextLease())
     if lease is not None and store.clock.wall() >= lease + later:
         [expired] = intact(store.apply([Expire(_EXPIRED)]))
-        lease = expired.next_lease
+        if expired.ended < _EXPIRED:
+            lease = expired.next_lease
     return lease
