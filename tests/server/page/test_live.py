@@ -15,6 +15,7 @@ from pywheel import JobQueue
 from pywheel.jobs.job import Attempt, Job, Outcome, State
 from pywheel.jobs.queries import CountJobs
 from pywheel.server import app, sse
+from pywheel.server.access import EVERYTHING
 from pywheel.server.coming import HORIZONS, Forecaster, Part
 from pywheel.server.live import Live, Reader
 from pywheel.server.page import feed
@@ -480,3 +481,24 @@ def test_a_timeline_has_its_stretches_in_order_and_within_its_width():
     assert all(part.width > 0 for part in parts)
     assert all(before.x + before.width <= after.x for before, after in pairwise(parts))
     assert parts[-1].x + parts[-1].width <= 1000
+
+
+def test_a_stream_that_is_behind_changes_no_news_of_the_others(manual, clock):
+    """It may wait for the store, to ask for its rights, with a snapshot that is old by then."""
+    reader, shown = Reader(lambda: manual.store), feed.Feed(Live(lambda: manual.store))
+    view = feed.View("overview", None, "", EVERYTHING)
+    snapshots = [look(reader)]
+    id = manual.put("mail", b"", delay=60)
+    snapshots.append(look(reader))
+    manual.jobs.delete(id)
+    snapshots.append(look(reader))
+
+    async def main():
+        first = await shown.frame(view, snapshots[0])
+        second = await shown.frame(view, snapshots[1])
+        assert (await shown.frame(view, snapshots[0])).number in (1, 2)
+        third = await shown.frame(view, snapshots[2])
+        assert first.parts["totals"] == third.parts["totals"] != second.parts["totals"]
+        assert b"#totals" in third.news[0]
+
+    asyncio.run(main())

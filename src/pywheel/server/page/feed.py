@@ -80,10 +80,14 @@ class Feed:
         return snapshot, (await self.frame(view, snapshot)).parts
 
     async def frame(self, view: View, snapshot: Snapshot) -> Frame:
-        """Return the frame of a view. It is rendered once, in a thread, as there may be very many topics."""
+        """Return the frame of a view at a snapshot, or at a later one that others have asked for meanwhile.
+
+        It is rendered once, in a thread, as there may be very many topics.
+        """
         rendering = self._frames.get(view)
-        if rendering is None or rendering[0] != snapshot.number:
-            before = rendering[1] if rendering is not None else None
+        if rendering is None or rendering[0] < snapshot.number:
+            # Its news are for streams that have the frame of the snapshot before, and no other one.
+            before = rendering[1] if rendering is not None and rendering[0] == snapshot.number - 1 else None
             if len(self._frames) >= _FRAMES:
                 self._frames.clear()
             task = asyncio.ensure_future(asyncio.to_thread(_rendered, view, snapshot, _parts_of(before)))
