@@ -266,6 +266,10 @@ class Reader:
     ) -> None:
         """Remember which jobs have ended since the snapshot before, by topic."""
         gap, before = at - self._at if self._began else 0, self._counts
+        if gap < -_BACK:  # the clock was set back: what was noted before then has times to come
+            self._began, gap = 0, 0
+            self._times.clear()
+            self._pasts.clear()
         self._began, self._at, self._counts = self._began or at, at, counts
         by_topic: dict[str, list[Ended]] = {name: [] for name in changed}
         for one in ended:

@@ -502,3 +502,24 @@ def test_a_stream_that_is_behind_changes_no_news_of_the_others(manual, clock):
         assert b"#totals" in third.news[0]
 
     asyncio.run(main())
+
+
+def test_a_clock_that_is_set_back_leaves_throughput_and_lateness_of_now(manual, clock):
+    """Not those of before, and none, until the clock is where it was."""
+    reader = Reader(lambda: manual.store)
+
+    def working(number):
+        manual.put_many([manual.job("mail", b"", delay=1) for _ in range(number)])
+        clock.advance(1)
+        work(manual, "mail", number)
+        return look(reader).topics["mail"]
+
+    look(reader)
+    working(1)
+    clock.step(-86_400)
+    working(1)
+    clock.advance(20)
+    look(reader)
+    mail = working(20)
+    assert (mail.rate, mail.late_p50) == (pytest.approx(2), 0)
+    assert max(mail.trend) == 20
