@@ -1,5 +1,6 @@
 """Live events: ended jobs, counts, and how a stream goes on where it ended."""
 
+import asyncio
 import json
 import threading
 
@@ -7,7 +8,7 @@ import pytest
 
 from pywheel.server import Limits
 from tests.jobs.waiting import until
-from tests.server.client import problem
+from tests.server.client import Exchange, problem, scope
 
 
 class Listener:
@@ -89,3 +90,54 @@ def test_more_streams_than_the_server_keeps_are_refused(serving):
 def test_the_head_of_a_stream_ends(server, path):
     assert server("HEAD", path).headers["content-type"] == "text/event-stream"
     assert server("GET", "/healthz").status_code == 200
+
+
+class Stream:
+    """The events of a stream without a socket."""
+
+    def __init__(self, api, last=None):
+        headers = [] if last is None else [(b"last-event-id", last)]
+        self._exchange = Exchange(api.app, scope("/v1/events", headers=headers))
+
+    async def has(self, word):
+        """Return once this was sent; forget what was sent so far."""
+        while word not in (told := b"".join(message.get("body", b"") for message in self._exchange.sent)):
+            await asyncio.sleep(0.001)
+        self._exchange.sent.clear()
+        return told
+
+    async def close(self):
+        self._exchange.request.cancel()
+        await asyncio.wait([self._exchange.request])
+
+
+@pytest.mark.parametrize("comes", ["before", "after, by the last event from before"])
+def test_ends_are_told_after_the_clock_was_set_back(api, clock, comes):
+    """Not only once it is where it was."""
+    api.context.live.every = 0.01
+
+    def ends():
+        api.queue.put("mail")
+        [job] = api.queue.reserve("mail")
+        api.queue.ack(job)
+
+    async def scene():
+        stream = Stream(api)
+        await stream.has(b"retry: ")
+        clock.advance(1)
+        ends()
+        last = (await stream.has(b"event: ended")).partition(b"id: ")[2].partition(b"\n")[0]
+        if comes == "before":
+            clock.step(-3_600)
+        else:
+            await stream.close()
+            clock.step(-3_600)
+            stream = Stream(api, last)
+            await stream.has(b"event: missed")
+        clock.advance(1)
+        ends()
+        told = await stream.has(b"event: ended")
+        await stream.close()
+        return told
+
+    assert api.run(asyncio.wait_for(scene(), 60)).count(b"event: ended") == 1

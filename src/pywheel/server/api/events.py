@@ -27,6 +27,7 @@ __all__ = ["events"]
 
 _MOST: Final = 1_000  # ended jobs in one read
 _KEPT: Final = 4  # snapshots that wait for a slow listener
+_AHEAD: Final = 5_000  # ms that the last event may be ahead: more, and the clock was set back since
 _EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
 _AS_THEY_ARE: Final = ("topic", "state", "key", "attempt", "worker")
 _TIMES: Final = ("due", "ended", "started")
@@ -73,6 +74,8 @@ async def _earlier(call: Call) -> tuple[tuple[int, int], list[Ended], bool]:
     if found is None:
         return now, [], given is not None
     at = int(found[1]), int(found[2])
+    if at[0] > now[0] + _AHEAD:
+        return now, [], True
     ended = await call.ask(ListEnded(call.parameters.topic, at[0], _MOST))
     return at, [one for one in reversed(ended) if (one.ended, one.id) > at], len(ended) >= _MOST
 
@@ -89,12 +92,14 @@ async def _told(
     yield b"retry: 2000\n\n" + b"".join(_ended(one) for one in earlier if sees(one.topic)) + _MISSED * missed
     told = {(one.ended, one.id) for one in earlier}
     last: int | None = None
+    looked = False
     async for snapshot in watch:
         if last is not None and (snapshot.cut or snapshot.number != last + 1):
             yield _MISSED
+        ends = [one for one in snapshot.ended if (one.ended, one.id) not in told]
+        if not looked:  # later snapshots have new ends alone, whatever the clock was set to meanwhile
+            ends, looked = [one for one in ends if (one.ended, one.id) > since], snapshot.error is None
         last, counts = snapshot.number, snapshot.topics.counts
-        keys = [(one.ended, one.id) for one in snapshot.ended]
-        ends = [one for one, key in zip(snapshot.ended, keys, strict=True) if key > since and key not in told]
         news = [_ended(one) for one in ends if sees(one.topic)]
         news += [_counted(name, counts[name]) for name in snapshot.changed if sees(name)]
         for event in news:
