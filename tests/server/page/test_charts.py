@@ -1,6 +1,7 @@
 """Charts of hours and days: drawn on the server from the workers' notes, with the same in numbers."""
 
 import re
+from contextlib import closing
 
 import pytest
 
@@ -8,6 +9,7 @@ from pywheel import JobQueue
 from pywheel.clock import ManualClock
 from pywheel.jobs.ends import FIVE, HOUR, Ends, ends_note
 from pywheel.jobs.queries import ListNotes
+from tests.server.client import Api
 
 NOW = 472_222 * HOUR + 31 * 60_000 + 7
 
@@ -93,3 +95,15 @@ def test_a_token_for_some_topics_sees_the_charts_of_these_alone(queue, guarded, 
         text = client.get("/charts").text
         assert (set(by_topic(text)), counts(text)["done"]) == (seen, [done])
         assert client.get("/charts?topic=bank.pay").status_code == status
+
+
+def test_hours_that_were_past_while_the_clock_was_ahead_are_read_again_when_they_have_come():
+    """They were remembered as empty, until the server ended."""
+    clock = ManualClock(wall=NOW)
+    with JobQueue("memory:", clock=clock) as queue, closing(Api(queue)) as api:
+        clock.step(24 * HOUR / 1000)
+        api("GET", "/charts")
+        clock.step(-24 * HOUR / 1000)
+        clock.advance(5 * HOUR / 1000)
+        keep(queue, queue.store.clock.wall() - 3 * HOUR, mail=(3,))
+        assert counts(api("GET", "/charts").text)["done"] == [3]

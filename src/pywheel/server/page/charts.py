@@ -37,6 +37,7 @@ class Charts:
 
     def __init__(self) -> None:
         self._hours: dict[int, dict[str, dict[int, Ends]]] = {}
+        self._set_to = 0.0  # ms that the store's wall clock was ahead of its monotonic one
 
     async def show(self, ask: Ask) -> Response:
         """Show a day by five minutes, or two days by hours, of all visible topics or of one."""
@@ -63,6 +64,10 @@ class Charts:
 
     def _read(self, store: Store, now: int) -> dict[str, dict[int, Ends]]:
         """Return the ends of jobs, by topic and five minutes. O(hours), plus workers and topics of the last hour."""
+        set_to = now - store.clock.time() * 1000
+        if abs(set_to - self._set_to) > _SETTLED:  # the clock was set: what was past may be to come
+            self._hours = {}
+        self._set_to = set_to
         found: dict[str, dict[int, Ends]] = {}
         for hour in range(now // HOUR - HOURS, now // HOUR + 1):
             at = hour * HOUR
@@ -74,7 +79,7 @@ class Charts:
             for topic, slots in table.items():
                 found.setdefault(topic, {}).update(slots)
         for old in list(islice(self._hours, max(len(self._hours) - HOURS - 1, 0))):
-            del self._hours[old]
+            self._hours.pop(old, None)  # another thread may have looked, too
         return found
 
 
