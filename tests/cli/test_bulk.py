@@ -6,6 +6,7 @@ import pytest
 
 from pywheel import Fixed, StoreBusy
 from pywheel.jobs import Counts
+from pywheel.jobs.commands import Purge
 from pywheel.stores.sqlite.store import SqliteStore
 
 
@@ -132,3 +133,22 @@ def test_schedules_are_listed_paused_resumed_run_and_removed(says, call, queue):
     code, _, err = call("schedules", "run", "often")
     assert (code, "no schedule 'often'" in err) == (1, True)
     assert call("schedules", "list")[1].splitlines()[1].startswith("nightly\t0 3 * * * Europe/Berlin\treport\t")
+
+
+def test_a_purge_ends_though_jobs_end_meanwhile(says, queue, monkeypatch):
+    apply, calls = SqliteStore.apply, []
+
+    def applied(store, commands):
+        outcomes = apply(store, commands)
+        if any(isinstance(command, Purge) for command in commands):
+            calls.append(commands)
+            assert len(calls) < 500
+            queue.put("t")
+            queue.ack(*queue.reserve("t"))
+        return outcomes
+
+    queue.put("t")
+    queue.ack(*queue.reserve("t"))
+    monkeypatch.setattr(SqliteStore, "apply", applied)
+    assert says("purge", "--yes")["purged"] >= 1
+    assert queue.topics.counts()["t"].done >= 1

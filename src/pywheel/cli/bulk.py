@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -119,8 +121,10 @@ def purge(
         if not on.dry_run:
             o.ask_first("forget", total, yes=on.yes)
             with counted("forget", "purged", total or None) as shown:
-                total = 0
-                while gone := queue.jobs.purge(state, older_than=age / 1000, topic=topic, limit=_BATCH):
+                total, gone, began = 0, 1, time.monotonic()
+                while gone:  # jobs that end meanwhile are left: on a busy store there are always some
+                    ago = timedelta(milliseconds=age + int(1000 * (time.monotonic() - began)))
+                    gone = queue.jobs.purge(state, older_than=ago, topic=topic, limit=_BATCH)
                     total += gone
                     shown(total)
     on.emit_count("purged", total)
