@@ -6,7 +6,7 @@ import pytest
 
 from pywheel import Fixed, StoreBusy
 from pywheel.jobs import Counts
-from pywheel.jobs.commands import Purge
+from pywheel.jobs.commands import Cancel, Delete, Purge
 from pywheel.stores.sqlite.store import SqliteStore
 
 
@@ -152,3 +152,20 @@ def test_a_purge_ends_though_jobs_end_meanwhile(says, queue, monkeypatch):
     monkeypatch.setattr(SqliteStore, "apply", applied)
     assert says("purge", "--yes")["purged"] >= 1
     assert queue.topics.counts()["t"].done >= 1
+
+
+@pytest.mark.parametrize("command", ["cancel-many", "delete-many"])
+def test_a_change_of_many_ends_though_jobs_are_put_meanwhile(says, queue, monkeypatch, command):
+    apply, puts = SqliteStore.apply, []
+
+    def applied(store, commands):
+        outcomes = apply(store, commands)
+        if any(isinstance(command, Cancel | Delete) for command in commands):
+            puts.append(queue.put("t"))
+            assert len(puts) < 50
+        return outcomes
+
+    queue.put_many([queue.job("t") for _ in range(3)])
+    monkeypatch.setattr(SqliteStore, "apply", applied)
+    assert list(says(command, "-t", "t", "--yes").values()) == [3]
+    assert queue.topics.counts()["t"].delayed == 1

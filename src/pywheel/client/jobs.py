@@ -194,6 +194,8 @@ class Jobs(Applies):
                 changed += sum(outcome is Change.MADE for outcome in outcomes)
             if progress is not None:
                 progress(changed)
+            if len(some) < _PAGE:  # the end: jobs that are put meanwhile are left, as there may always be some
+                break
         return changed
 
 
