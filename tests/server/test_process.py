@@ -1,18 +1,21 @@
 """A real server: requests in pieces, too long, or unfinished; clients that go away; and its end."""
 
+import asyncio
 import contextlib
 import json
 import signal
 import socket
 import threading
+import types
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pywheel import JobQueue
+from pywheel import JobQueue, StoreAway, StoreReplaced
 from pywheel.jobs.queries import ListWorkers
+from pywheel.server import process
 from tests.jobs.waiting import LIMIT, until
 from tests.server.client import Process, problem, read_all
 
@@ -240,3 +243,17 @@ def test_the_handlers_of_a_module_work_in_the_same_process(tmp_path):
     with Process(tmp_path, "--open", "--work", target=["shop:queue"]) as server:
         id = server("POST", "/v1/jobs", json={"topic": "mail"}).json()["id"]
         until(lambda: server("GET", f"/v1/jobs/{id}").json()["state"] == "done")
+
+
+def test_a_thread_that_cannot_be_started_does_not_end_the_server(monkeypatch):
+    """Only a store whose file was replaced does."""
+    errors = [RuntimeError("can't start new thread"), StoreAway("locked"), MemoryError(), StoreReplaced("deleted")]
+
+    async def asked(*_):
+        raise errors.pop(0)
+
+    monkeypatch.setattr(process, "_LOOK", 0)
+    monkeypatch.setattr(asyncio, "to_thread", asked)
+    with pytest.raises(StoreReplaced):
+        asyncio.run(process._replaced(types.SimpleNamespace(url="sqlite:///jobs.db", ask=None)))
+    assert errors == []

@@ -138,7 +138,7 @@ async def _replaced(store: Store) -> None:
                 await asyncio.to_thread(store.ask, GetNextLease())
             except StoreReplaced:
                 raise
-            except StoreError:  # the next request gets the error
+            except (StoreError, RuntimeError, MemoryError):  # the next request gets the error; no thread, no room
                 pass
 
 
