@@ -1,7 +1,9 @@
 """A request that is repeated with its Idempotency-Key happens once, and is answered as the first time."""
 
 import asyncio
+import threading
 from contextlib import closing
+from functools import partial
 
 from pywheel import JobQueue, Keyring, StoreAway
 from pywheel.jobs.queries import ListNotes
@@ -153,3 +155,39 @@ def test_a_key_has_a_length(api):
     for path, body in (("/v1/jobs/1/cancel", None), ("/v1/jobs", {"topic": "mail"})):
         for key in ("", "k" * 256):
             assert problem(api("POST", path, json=body, headers={"Idempotency-Key": key})) == "bad-request"
+
+
+def test_a_key_stays_taken_while_a_change_of_many_goes_on(api, clock, monkeypatch):
+    """It may take minutes, and the client asks again before: the change would be made twice."""
+    aapply, noted, made, go_on = api.queue.calls.aapply, [], [], threading.Event()
+
+    def applied(command):
+        noted.append(command)
+        return aapply(command)
+
+    def cancel_many(jobs, *_, **words):
+        made.append(words)
+        go_on.wait(60)
+        return 1
+
+    async def scene():
+        wish = partial(api.ask, "POST", "/v1/jobs/cancel", json={"topic": "a"}, headers=KEY)
+        first = asyncio.ensure_future(wish())
+        for renewals in range(2, 8, 2):
+            while len(noted) < renewals:
+                await asyncio.sleep(0.001)
+            clock.advance(60)
+        second = await wish()
+        go_on.set()
+        return [second, await first, await wish()]
+
+    monkeypatch.setattr("pywheel.server.api.once._RENEWED", 0.001)
+    monkeypatch.setattr(api.queue.calls, "aapply", applied)
+    monkeypatch.setattr(type(api.queue.jobs), "cancel_many", cancel_many)
+    try:
+        busy, first, third = api.run(asyncio.wait_for(scene(), 60))
+    finally:
+        go_on.set()
+    assert (problem(busy), len(made)) == ("key-busy", 1)
+    assert first.json() == third.json() == {"jobs": 1, "dry_run": False}
+    assert replayed(third)

@@ -6,7 +6,9 @@ in its own transaction.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +28,7 @@ ANSWERS_KEPT: Final = 86_400_000
 """The ms for which an answer is kept."""
 UNDER_WAY: Final = 60_000
 """The ms, beside the request's wait, for which a key is taken if the server ends before it answers."""
+_RENEWED: Final = 20.0  # seconds after which a key is taken anew: a change of many may take minutes
 _LONGEST: Final = 255
 _HEADERS: Final = ("content-type", "etag", "location")
 
@@ -65,7 +68,8 @@ async def once(call: Call, key: bytes) -> Response:
     if before is not None:
         return await _again(call, _decoded(before), fingerprint)
     try:
-        answer = await call.operation.handler(call)
+        async with _taken(call, SetNote(name, _encoded(kept), under_way)):
+            answer = await call.operation.handler(call)
     except Exception:
         with suppress(PywheelError):
             await apply(SetNote(name, None))
@@ -80,6 +84,28 @@ async def once(call: Call, key: bytes) -> Response:
     with suppress(PywheelError):  # the operation has happened: the answer goes out even if the key is not kept
         await apply(change)
     return answer
+
+
+@asynccontextmanager
+async def _taken(call: Call, note: SetNote) -> AsyncIterator[None]:
+    """Keep a key taken inside the `async with` block, however long that takes."""
+    over = asyncio.Event()
+
+    async def renew() -> None:
+        while not over.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RENEWED):
+                    await over.wait()
+                    return
+            with suppress(PywheelError):
+                await call.queue.calls.aapply(note)
+
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        over.set()
+        await renewing  # no renewal comes after the answer
 
 
 async def _again(call: Call, kept: _Kept, fingerprint: str) -> Response:
