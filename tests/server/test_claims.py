@@ -403,3 +403,25 @@ def test_of_many_lost_leases_all_are_ended_one_look_after_the_other(queue, clock
         looks += 1
     assert looks <= 5
     assert queue.store.ask(GetNextDues()).keys() == {"x", "mail"}
+
+
+def test_an_unexpected_error_of_the_common_thread_lets_nobody_wait_in_vain(api, monkeypatch):
+    """Such as no memory: callers got nothing until the ends of their waits, whatever was put meanwhile."""
+    errors, firsts = [MemoryError()], Waiting._firsts
+
+    def fails(waiting, me, topics):
+        if topics and errors:
+            raise errors.pop()
+        return firsts(waiting, me, topics)
+
+    async def scene():
+        waits = api.waits()
+        await api.waiting()
+        while errors:
+            await asyncio.sleep(0.001)
+        await api.ask("POST", "/v1/jobs", json={"topic": "mail"})
+        return await waits
+
+    monkeypatch.setattr("pywheel.server.api.waiting._AGAIN", 0.0)
+    monkeypatch.setattr(Waiting, "_firsts", fails)
+    assert api.run(asyncio.wait_for(scene(), 60)).status_code == 200

@@ -28,6 +28,7 @@ __all__ = ["Waiter", "Waiting", "end_lost"]
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _IDLE: Final = 1.0  # seconds without anything to do
 _PATIENCE: Final = (0.02, 1.0)  # seconds before another caller is woken for a topic that gave nothing: first, longest
+_AGAIN: Final = 0.5  # seconds until the thread goes on after an error that is not of the store
 _SOME: Final = 500  # topics in one query: a caller with thousands of topics delays nobody else
 _ALONE: Final = 1.0  # seconds between looks at all topics
 _BESIDE: Final = 0.25  # the same while others work there
@@ -143,9 +144,21 @@ class Waiting(StoreListener[_Topic]):
 
     # ---- in the thread ----------------------------------------------------------------------------------------------
 
-    def _fail(self, error: Exception) -> None:  # noqa: ARG002  (a caller has a time limit; its claim gets the error)
+    def _fail(self, error: Exception) -> None:  # noqa: ARG002  (the claims of callers get the store's error)
         with self._mutex:
-            self._topics = {}
+            everybody = [(name, len(topic.waiters)) for name, topic in self._topics.items()]
+        if self._tell(everybody):
+            time.sleep(_AGAIN)  # then the thread goes on for those who still wait
+
+    def _tell(self, rung: Sequence[tuple[str, int]]) -> bool:
+        """Wake callers; return False if their loop was closed, so that nobody waits any more."""
+        try:
+            self._loop.call_soon_threadsafe(self._ring_all, rung)
+        except RuntimeError:
+            with self._mutex:
+                self._topics = {}
+            return False
+        return True
 
     def _turn(self, notifier: Notifier, topics: tuple[str, ...], *, announced: bool) -> None:
         if announced:
@@ -169,10 +182,7 @@ class Waiting(StoreListener[_Topic]):
         self._rest = time.monotonic() - began
         rung = self._due(counted)
         if rung:
-            try:
-                self._loop.call_soon_threadsafe(self._ring_all, rung)
-            except RuntimeError as error:  # the loop was closed meanwhile
-                self._fail(error)
+            self._tell(rung)
         seconds, now = self._next(), time.monotonic()
         if self._lease is not None:
             self._look_at = min(self._look_at, now + max(self._store.clock.until(self._lease), 0.0))
