@@ -425,3 +425,24 @@ def test_an_unexpected_error_of_the_common_thread_lets_nobody_wait_in_vain(api, 
     monkeypatch.setattr("pywheel.server.api.waiting._AGAIN", 0.0)
     monkeypatch.setattr(Waiting, "_firsts", fails)
     assert api.run(asyncio.wait_for(scene(), 60)).status_code == 200
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_another_thread_begins_after_the_common_one_was_ended_by_an_error(api, monkeypatch):
+    def fails(*_, **words):
+        raise MemoryError
+
+    async def scene():
+        with monkeypatch.context() as patch:
+            patch.setattr(Waiting, "_turn", fails)
+            patch.setattr(Waiting, "_fail", fails)
+            first = api.waits()
+            await api.waiting()
+            while api.context.waiting._thread.is_alive():
+                await asyncio.sleep(0.001)
+        second = api.waits()
+        await api.waiting(2)
+        await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}, {"topic": "mail"}]})
+        return await asyncio.gather(first, second)
+
+    assert [answer.status_code for answer in api.run(asyncio.wait_for(scene(), 60))] == [200, 200]

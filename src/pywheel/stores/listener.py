@@ -82,7 +82,7 @@ class StoreListener(ABC, Generic[T]):
 
     def _begin(self) -> None:
         """Start the thread if needed. The caller has the mutex: so no thread starts once `close` has looked."""
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():  # an error after an error may have ended it
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
             self._thread = thread
