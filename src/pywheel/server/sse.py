@@ -79,8 +79,10 @@ class EventStream(StreamingResponse):
             else:
                 await super().__call__(scope, receive, send)
         finally:
-            await self._events.aclose()
-            self._left()
+            try:
+                await self._events.aclose()
+            finally:
+                self._left()
 
     async def stream_response(self, send: Send) -> None:
         """Send the events as they come."""

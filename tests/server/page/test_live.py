@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
 
 from pywheel import JobQueue
 from pywheel.jobs.job import Attempt, Job, Outcome, State
@@ -523,3 +524,29 @@ def test_a_clock_that_is_set_back_leaves_throughput_and_lateness_of_now(manual, 
     mail = working(20)
     assert (mail.rate, mail.late_p50) == (pytest.approx(2), 0)
     assert max(mail.trend) == 20
+
+
+@pytest.mark.parametrize("asked", ["GET", "HEAD"])
+def test_a_stream_whose_end_fails_has_left(asked):
+    """Otherwise its token would have a place less, for good."""
+    left = []
+
+    async def told():
+        try:
+            yield b"data: 1\n\n"
+            await asyncio.sleep(60)
+        finally:
+            raise MemoryError
+
+    async def taken(message):
+        if message.get("body"):
+            raise OSError("gone")
+
+    async def main():
+        stopping = sse.Stopping()
+        stream = sse.EventStream(told(), stopping, lambda: left.append(True))
+        with contextlib.suppress(MemoryError, ClientDisconnect):
+            await stream(scope("/live", asked), asyncio.Event().wait, taken)
+
+    asyncio.run(main())
+    assert left == [True]
