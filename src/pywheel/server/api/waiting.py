@@ -265,8 +265,7 @@ class Waiting(StoreListener[_Topic]):
 
 
 def end_lost(store: Store, later: int = 0) -> int | None:
-    """End some leases that expired at least `later` ms ago; return when the next one expires, or did if some are left.
-    """
+    """End leases that expired at least `later` ms ago; return when the next one expires, or has if some are left."""
     lease = store.ask(GetNextLease())
     if lease is not None and store.clock.wall() >= lease + later:
         [expired] = intact(store.apply([Expire(_EXPIRED)]))
