@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pywheel import JobQueue, ManualClock, State, StoreError
+from pywheel import Fixed, JobQueue, ManualClock, NotNow, State, StoreError
 from pywheel.events import JobSkipped
 from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
@@ -187,3 +187,30 @@ def test_a_planner_keeps_no_removed_schedule(queue):
         queue.schedules.delete(name)
         planner(queue.store.ask(GetJob(PLAN)))
         assert not planner._places
+
+
+@pytest.mark.parametrize("fault", [ValueError("down"), NotNow(3_600)])
+def test_the_end_of_a_tick_leaves_the_next_one_the_delay_before_its_retry(queue, clock, fault):
+    """While all of them fail, each failure would otherwise spend an attempt of the tick after it, and so on."""
+    start(clock)
+    ran = []
+
+    @queue.handler("work", retry=Fixed("1h"))
+    def work(job):
+        ran.append(job.headers[TICK])
+        raise fault if len(ran) == 2 else ValueError("down")
+
+    queue.schedules.set("s", "work", every="1m", overlap="queue")
+    ticks = []
+    with working(queue):
+        for minute in (1, 2):
+            until(lambda: _sleeps(queue, clock))
+            clock.advance(60)
+            until(lambda minute=minute: len(ran) == minute and not queue.topics.counts()["work"].running)
+            ticks.append(("work", f"s@{ran[-1]}"))
+        began = clock.wall()
+        clock.advance(1)  # a pause cancels what is due just now
+        queue.schedules.pause("s")
+        clock.advance(59 * 60 - 1)
+        until(lambda: queue.store.ask(GetJob(ticks[0])).due == began + 119 * 60_000)
+        assert queue.store.ask(GetJob(ticks[1])).due == began + 60 * 60_000

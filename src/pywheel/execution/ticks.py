@@ -6,10 +6,11 @@ later gives way. Where ticks wait for each other, a later one also gives way, an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from .._errors import BadBody, PywheelError, StoreError
-from ..jobs.commands import Edit
+from ..jobs.commands import Cancel, Edit
 from ..jobs.handler import NotNow, Skipped, expired
 from ..jobs.job import Job, State
 from ..jobs.queries import Filter, GetHistories, GetJob, GetPage
@@ -54,22 +55,32 @@ def admit(store: Store, job: Job) -> None:
         raise NotNow(_AWAY, f"cannot tell whether the tick may run: {error}") from error
 
 
-def following(store: Store, job: Job) -> list[Edit]:
+def following(store: Store, job: Job, moves: Iterable[Edit | Cancel]) -> list[Edit]:
     """Return the command that has the next tick look again at once, now that a job has ended; or none.
 
-    One query for a tick for which later ones wait, none for others. Headers may be anybody's: so the schedule says
-    which tick that is. None that is not due is moved.
+    Two queries for a tick for which later ones wait, none for others. Headers may be anybody's: so the schedule says
+    which tick that is. None that is not due is moved, nor one that waits for its retry or was put off.
+
+    Args:
+        moves: the commands that put off or cancel jobs which are released in the same transaction.
     """
     if OVERLAP not in job.headers or not is_tick(job):
         return []
     try:
-        schedule, tick = ScheduleNotes(store).get(job.headers[NAME]), tick_of(job)
+        schedule, tick, now = ScheduleNotes(store).get(job.headers[NAME]), tick_of(job), store.clock.wall()
         then = None if schedule is None or tick is None else schedule.after(tick)
-        if schedule is None or then is None or schedule.due(then) > store.clock.wall():
+        if schedule is None or then is None or schedule.due(then) > now:
             return []
-        return [Edit((schedule.topic, schedule.key(then)), delay=0)]
+        other = store.ask(GetJob((schedule.topic, schedule.key(then))))
     except (PywheelError, ValueError, OverflowError):  # then the tick looks by itself, some seconds later
         return []
+    longest = round(_WAITS[1] * 1000)
+    if other is None:
+        return []
+    if other.state is State.DELAYED and other.attempt == 0 and now < other.due <= now + longest:
+        return [Edit(other.id, delay=0, expect=(other.due, other.claims))]
+    gives_way = any(isinstance(move, Edit) and move.ref == other.id and (move.delay or 0) <= longest for move in moves)
+    return [Edit(other.id, delay=0)] if gives_way else []
 
 
 def _ask(store: Store, schedule: Schedule | None, job: Job, tick: int | None) -> None:

@@ -137,7 +137,7 @@ class Completer:
             unsettled += fresh
         moves = [move for lease in unsettled if type(lease.ending) is Release for move in _moves(lease)]
         ended = [lease.job for lease in unsettled if lease.job.headers and type(lease.ending) is not Release]
-        moves += [move for job in ended for move in following(self._store, job)]
+        moves += [move for job in ended for move in following(self._store, job, moves)]
         self._moves = len(moves)
         return [*[lease.ending for lease in unsettled], *moves]  # type: ignore[list-item]  # each has one by now
 
