@@ -30,7 +30,6 @@ class AsyncTimers(Driver):
     All methods must be called in the loop's thread, like the loop's own `call_later`. Callbacks run in a copy of the
     context in which they were scheduled. A callback may be a coroutine function: the driver then makes a task, and
     keeps it until it is done.
-    they were scheduled. One may be a coroutine function: the driver then makes a task and keeps it until it is done.
 
     Args:
         loop: None for the running loop.
