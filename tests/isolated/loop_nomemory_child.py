@@ -3,8 +3,10 @@
 import _testcapi
 import asyncio
 import gc
+import selectors
 import sys
 import weakref
+from contextlib import suppress
 
 from tests.implementations import load_package
 
@@ -48,6 +50,36 @@ def turns_with_a_failure(pywheel, start):
     return calls, callbacks, failed or bool(reports)
 
 
+class Selector(selectors.SelectSelector):
+    """Keeps the timeouts, and never waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.timeouts = []
+
+    def select(self, timeout=None):
+        self.timeouts.append(timeout)
+        return super().select(0)
+
+
+def timeouts_after_a_failure(pywheel, start):
+    """Return the timeouts of a turn in which an allocation failed, and the next one, and whether a timer came late."""
+    selector, calls = Selector(), [0]
+    loop = pywheel.EventLoop(selector, clock=pywheel.ManualClock(1))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.call_later(0, Callback(calls, 0))
+    selector.timeouts.clear()
+    with suppress(MemoryError):
+        _testcapi.set_nomemory(start, start + 1)
+        loop._run_once()
+    _testcapi.remove_mem_hooks()
+    late = calls == [0]
+    loop._run_once()
+    loop.close()
+    return selector.timeouts, late
+
+
 def main(implementation):
     gc.disable()
     pywheel = load_package(implementation)
@@ -68,6 +100,12 @@ def main(implementation):
         failures, worked = failures + failed, 0 if failed else worked + 1
         start += 1 if start < 300 or implementation == "native" else 29  # the twin's turn makes thousands alike
     assert failures > 5, "hardly any allocation failed"
+    late = 0
+    for start in range(60):
+        timeouts, was_late = timeouts_after_a_failure(pywheel, start)
+        assert not was_late or set(timeouts) == {0}, f"allocation {start}: the loop waits though a timer is due"
+        late += was_late
+    assert late, "no timer came late"
 
 
 if __name__ == "__main__":

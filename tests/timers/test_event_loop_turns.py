@@ -2,10 +2,14 @@
 
 import asyncio
 import random
+import selectors
 import socket
+from contextlib import suppress
 
 import pytest
 
+from tests.implementations import load_package
+from tests.interrupts import at_each_place, interrupt, traced
 from tests.timers.loops import turn
 
 
@@ -210,3 +214,33 @@ def test_random_programs_run_as_a_list_sorted_by_time_would_say(pywheel, seed):
                 del pending[key]
         assert len(loop._scheduled) == len(pending)
     loop.close()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_an_interrupt_at_any_place_of_a_turn_makes_no_due_timer_wait():
+    """As by the second SIGINT of a Runner. Nobody interrupts within a turn of the native loop."""
+    pywheel = load_package("pure")
+    for intrusion in at_each_place(("_pure_loop.py", "_pure.py", "_pure_levels.py"), interrupt):
+        selector, calls = Impatient(), []
+        loop = pywheel.EventLoop(selector, clock=pywheel.ManualClock(1))
+        turn(loop)  # so that the wheel is at that time
+        loop.call_later(0, calls.append, 1)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            loop._run_once()
+        if loop._scheduled or loop._ready:  # otherwise it was called, or the call itself was interrupted
+            loop._run_once()
+            assert calls == [1]
+        assert set(selector.timeouts) == {0}
+        loop.close()
+
+
+class Impatient(selectors.SelectSelector):
+    """Keeps the timeouts, and never waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.timeouts = []
+
+    def select(self, timeout=None):
+        self.timeouts.append(timeout)
+        return super().select(0)

@@ -182,11 +182,12 @@ class WheelScheduling(_Loop):
     def __collect(self) -> None:
         """Move due timers from the wheel to `_ready`, at most `limit` of them. Finding them may take several turns."""
         wheel, now, left = self.__wheel, self.time(), self.__limit
-        if not wheel._is_behind():  # otherwise timers whose time has come stay where they are
-            self.__early = inf
         too_soon = 0  # timers that go back onto the wheel and wait for the next turn
         if not self.__due:
+            stay = wheel._is_behind()  # then timers whose time has come stay where they are
             wheel._collect_some(max(_tick_of(now), wheel.now), left)
+            if not stay:
+                self.__early = inf  # not earlier: an interrupt would leave them there, and no turn would look for them
         while left and too_soon < QUOTA:
             if not self.__due:
                 self.__due = wheel._pop(left, deque)
@@ -196,8 +197,12 @@ class WheelScheduling(_Loop):
             while due:
                 handle = due[0]
                 if handle._scheduled and handle._due <= now:
-                    self._ready.append(handle)
-                    handle._scheduled = False
+                    handle._scheduled = False  # first: after an interrupt it would be appended again
+                    try:
+                        self._ready.append(handle)
+                    except MemoryError:
+                        handle._scheduled = True
+                        raise
                     left -= 1
                 elif handle._scheduled:
                     self.__place(handle)

@@ -594,11 +594,14 @@ cdef int take_due(WheelScheduling self) except -1:
     cdef wheel_t *w = &self.timers.wheel
     cdef double now = self.now()
     cdef uint64_t left = self.limit, room, n, too_soon = 0
+    cdef bint stay
     cdef list due
     with critical_section(self.timers):
-        if not must_wait(w, left):      # otherwise timers whose time has come stay where they are
+        stay = must_wait(w, left)       # timers whose time has come stay where they are
+        if wheel_advance_some(w, max(tick_of(now), w.now), left, QUOTA):
+            stay = True                 # without memory it goes on next turn
+        if not stay:
             self.early = INFINITY
-        wheel_advance_some(w, max(tick_of(now), w.now), left, QUOTA)    # without memory it goes on next turn
     while left and too_soon < QUOTA:
         with critical_section(self.timers):
             room = min(min(left, w.ready_live), <uint64_t>CHUNK)
