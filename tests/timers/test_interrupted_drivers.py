@@ -229,3 +229,39 @@ def test_a_clock_that_moves_sees_a_thread_that_could_not_hand_over(pywheel, no_r
             until(lambda: not timers._thread.is_alive())
         clock.advance(1)
         assert called == [1]
+
+
+TWIN = ("timers/_pure_driver.py", "timers/_pure_timer.py", "core/_pure.py", "core/_pure_levels.py")
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("missed", ["skip", "burst", "delay"])
+def test_an_interrupt_at_any_place_of_a_turn_of_the_twin_ends_no_periodic_timer(missed):
+    twin = load_package("pure")
+    for intrusion in at_each_place(TWIN, interrupt):
+        clock, calls = twin.ManualClock(), []
+        timers = twin.Timers(clock)
+        beat, once = timers.call_every(1, calls.append, 1, missed=missed), timers.call_later(1, calls.append, 2)
+        clock.jump(3)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            timers.run_due()
+        assert set(timers.pending()) == {timer for timer in (beat, once) if timer.active()}
+        before = calls.count(1)
+        clock.jump(1)
+        timers.run_due()
+        timers._check()
+        assert calls.count(1) > before
+        assert calls.count(2) <= 1
+        assert beat.active()
+        assert not once.active()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_timer_of_the_twin_whose_cancel_was_interrupted_says_whether_it_is_there():
+    twin = load_package("pure")
+    for intrusion in at_each_place(TWIN, interrupt):
+        timers = twin.Timers(twin.ManualClock())
+        timer = timers.call_later(1, print)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            timer.cancel()
+        assert timer.active() is timer.reset() is (timer in timers.pending())

@@ -22,7 +22,7 @@ import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, wraps
-from heapq import heappush
+from heapq import heappop, heappush
 from itertools import count, islice, repeat
 from threading import RLock
 from types import GenericAlias
@@ -256,6 +256,18 @@ class _Wheel(Generic[_T]):
     def _pop(self, limit: int, pack: _Pack = list) -> Any:
         """Remove the first `limit` collected timers; return their items, packed."""
         return self._change(self._popped, limit, pack)
+
+    def _first(self) -> _T | None:
+        """Return the item of the first collected timer, which stays; None if there is none."""
+        return cast("_T | None", self._change(self._looked))
+
+    def _looked(self, levels: Levels) -> _Plan:
+        while levels.due and not levels.collecting:
+            timer = self._timers.get(levels.due[0][HANDLE])
+            if timer is not None and timer[HINT] is levels.due[0]:
+                return timer[ITEM], ()
+            heappop(levels.due)
+        return None, ()
 
     def _is_behind(self) -> bool:
         """Whether due timers were collected and not popped, or this collection still has to find some."""

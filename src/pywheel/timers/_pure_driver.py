@@ -224,18 +224,16 @@ class Driver:
         """Return the next timer to call; at the end those that make up for missed calls, one call each in turn."""
         wheel = self._wheel
         with self._lock:
-            due: list[Timer] = wheel._pop(1)
-            if due:
-                timer = due[0]
+            while (timer := wheel._first()) is not None:
                 if isinstance(timer, PeriodicTimer):
-                    self._add_next(timer, now)
-                else:
+                    if self._move_on(timer, now):
+                        return timer
+                elif wheel.cancel(timer._handle):
                     timer._state = RUNNING
-                return timer
+                    return timer
             while behind and not wheel._is_behind():
                 late = behind.popleft()
-                if late._behind and wheel.cancel(late._handle):
-                    self._add_next(late, now)
+                if late._behind and self._move_on(late, now):
                     return late
             return None
 
@@ -337,8 +335,15 @@ class Driver:
         timer._handle = self._wheel.schedule(tick, timer)
         timer._state = PENDING
 
-    def _add_next(self, timer: PeriodicTimer, now: int) -> None:
-        """Add the next call of a periodic timer."""
-        tick = self._ceil(timer._next(now))
-        self._add(timer, tick)
-        timer._behind = tick <= self._wheel.now
+    def _move_on(self, timer: PeriodicTimer, now: int) -> bool:
+        """Move a periodic timer to its next call; return False if it was cancelled meanwhile.
+
+        It never leaves the wheel: after an interrupt it would not be called again.
+        """
+        planned = timer._next(now)
+        tick = self._ceil(planned + timer._lateness)
+        if not self._wheel.reschedule(timer._handle, tick):
+            return False
+        timer._planned, timer._behind = planned, tick <= self._wheel.now
+        timer._draw()
+        return True

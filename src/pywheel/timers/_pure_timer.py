@@ -106,7 +106,7 @@ class Timer:
 
     def active(self) -> bool:
         """Return whether the timer will be called."""
-        return self._state == PENDING
+        return self._tick() is not None
 
     def cancelled(self) -> bool:
         """Return whether `cancel` stopped it."""
@@ -125,7 +125,8 @@ class Timer:
         tick = driver._ceil(ns)
         with driver._lock:
             if self._state == PENDING:
-                driver._wheel.reschedule(self._handle, tick)
+                if not driver._wheel.reschedule(self._handle, tick):  # a cancel was interrupted
+                    return False
             elif self._state == RUNNING:
                 driver._admit(self, tick)
             elif self._state == STOPPED:
@@ -165,14 +166,12 @@ class PeriodicTimer(Timer):
         self._behind = False
 
     def _next(self, now: int) -> int:
-        """Plan the call after this one and return when, in nanoseconds, jitter included."""
+        """Return the planned time of the call after this one, in nanoseconds, jitter aside."""
         if self._missed == DELAY:
-            self._planned = now + self._delay
-        elif self._missed == SKIP and now > self._planned:
-            self._planned += self._delay * (1 + (now - self._planned) // self._delay)
-        else:
-            self._planned += self._delay
-        return self._planned + self._draw()
+            return now + self._delay
+        if self._missed == SKIP and now > self._planned:
+            return self._planned + self._delay * (1 + (now - self._planned) // self._delay)
+        return self._planned + self._delay
 
     def _draw(self) -> int:
         """Return the delay of the next call by jitter. The native twin draws it one call ahead."""
