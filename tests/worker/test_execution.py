@@ -1,6 +1,7 @@
 """One way to run a handler, in threads and in tasks."""
 
 import asyncio
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from pywheel import Job, State
 from pywheel.events import Events, Tracer
 from pywheel.execution import Ended, Execution
-from pywheel.jobs.handler import Skipped, current_job, to_the_end
+from pywheel.jobs.handler import NotNow, Skipped, current_job, to_the_end
 from pywheel.jobs.schedule import NAME
 
 JOB = Job(1, "t", b"", 0, 0, State.RUNNING)
@@ -90,3 +91,19 @@ def test_a_tick_that_may_not_run_has_no_span(run):
     ended = run(Execution(spans.said.append, Events([spans]), admit=refuse), TICK)
     assert isinstance(ended.error, Skipped)
     assert spans.said == []
+
+
+@pytest.mark.parametrize("job", [TICK, JOB._replace(expires=1)], ids=["tick", "expires"])
+def test_a_job_is_given_back_unspent_if_there_is_no_thread_to_ask_whether_it_may_run(monkeypatch, job):
+    def start(thread):
+        if thread.name.startswith("asyncio"):
+            raise RuntimeError("can't start new thread")
+        starts(thread)
+
+    ran, starts = [], threading.Thread.start
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        ended = in_task(Execution(ran.append, None), job)
+    assert (type(ended.error), ran) == (NotNow, [])
+    assert in_task(Execution(ran.append, None), job) == Ended()
+    assert ran == [job]

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from .._errors import PywheelError
 from ..events import Events
 from ..jobs.commands import Ack, Nack, Release
-from ..jobs.handler import Handler, current_job, ending, rest_of, to_the_end
+from ..jobs.handler import Handler, NotNow, current_job, ending, rest_of, to_the_end
 from ..jobs.job import Job
 from ..stores.contract import Store
 from .ticks import asks
@@ -97,7 +97,7 @@ class Execution:
         ended = _DONE
         try:
             if (job.headers or job.expires) and asks(job):
-                await asyncio.to_thread(self._admit, job)
+                await self._admit_in_thread(job)
             with self._events.handling(job):
                 result = self._function(job)
                 if (rest := rest_of(result)) is not None:
@@ -113,7 +113,15 @@ class Execution:
             end_child(ended.error)
         return ended
 
+    async def _admit_in_thread(self, job: Job) -> None:
+        """Call `admit`. NotNow if the system has no thread for it: the handler has tried nothing."""
+        try:
+            await asyncio.to_thread(self._admit, job)
+        except RuntimeError as error:
+            raise NotNow(_NO_THREAD, f"cannot tell whether the job may run: {error}") from error
 
+
+_NO_THREAD: Final = 1.0  # seconds until a job is claimed again, if there was no thread to ask whether it may run
 _DONE: Final = Ended()
 _process = os.getpid()  # known without a system call at each job
 
