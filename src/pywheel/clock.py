@@ -8,9 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Protocol
 from weakref import WeakValueDictionary
 
+from ._forks import renew_after_fork
 from ._seconds import LONGEST, signed_ns, too_far, unsigned_ns
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class ManualClock(Clock):
         self._lock = threading.RLock()
         self._driven: WeakValueDictionary[int, Driven] = WeakValueDictionary()  # by id, in the order of `attach`
         self.autojump = autojump
+        renew_after_fork(self)
 
     def __repr__(self) -> str:
         return f"<ManualClock at {self.time():.6f} s>"
@@ -142,8 +145,15 @@ class ManualClock(Clock):
     def _move_to(self, now: int, run: bool) -> None:
         with self._lock:
             self._now = max(self._now, now)
-        for driven in self._attached():
-            driven._clock_moved(run)
+        attached = iter(self._attached())
+        try:
+            for driven in attached:
+                driven._clock_moved(run)
+        except BaseException:  # from a callback: those who sleep wake nevertheless
+            for driven in attached:
+                with suppress(Exception):
+                    driven._clock_moved(False)
+            raise
 
     def _distance(self, seconds: Seconds) -> int:
         nanoseconds = signed_ns(seconds, "seconds")
@@ -161,6 +171,9 @@ class ManualClock(Clock):
     def _attached(self) -> list[Driven]:
         with self._lock:
             return list(self._driven.values())
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
 
 
 def monotonic_or(clock: Clock | None) -> Clock:

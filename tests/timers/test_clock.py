@@ -79,3 +79,25 @@ def test_several_drivers_on_one_clock_run_in_the_order_of_time_and_then_of_their
 def test_a_manual_clock_can_be_neither_copied_nor_pickled(pywheel, duplicate):
     with pytest.raises(TypeError, match="cannot copy or pickle a ManualClock"):
         duplicate(pywheel.ManualClock())
+
+
+def test_an_error_that_goes_through_leaves_nobody_asleep(timers, clock):
+    class Sleeper:
+        """As a thread that waits by the clock."""
+
+        def _next_ns(self):
+            return None
+
+        def _clock_moved(self, run):
+            seen.append((clock.time(), run))
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    seen, sleepers = [], [Sleeper(), Sleeper()]
+    for sleeper in sleepers:
+        clock.attach(sleeper)
+    timers.call_later(2, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        clock.advance(10)
+    assert seen[-2:] == [(2, False)] * 2
