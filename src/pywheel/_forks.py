@@ -33,8 +33,14 @@ def leave_alone(thing: object) -> None:
 
 
 def _after_fork() -> None:
+    failed: BaseException | None = None
     for renewed in list(_renewed.values()):
-        renewed._after_fork()
+        try:
+            renewed._after_fork()
+        except BaseException as error:  # noqa: BLE001  (of one: the others must not wait for threads that are not here)
+            failed = error
+    if failed is not None:
+        raise failed
 
 
 if hasattr(os, "register_at_fork"):

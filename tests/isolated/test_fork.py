@@ -287,6 +287,30 @@ def child():
     assert q.get() == "d"
 wait(fork(child))
 """,
+    "of a queue beside an object that cannot begin anew": """
+from pywheel._forks import renew_after_fork
+class Broken:
+    def _after_fork(self):
+        raise MemoryError
+broken = Broken()
+renew_after_fork(broken)
+q = pywheel.DelayQueue()
+hold(q._lock)
+sys.unraisablehook = calls.append  # in the child, to which Python reports it
+def child():
+    q.put("a")
+    assert q.get() == "a"
+    assert [call.exc_type for call in calls] == [MemoryError]
+wait(fork(child))
+""",
+    "on a manual clock whose lock another thread holds": """
+clock = pywheel.ManualClock()
+hold(clock._lock)
+def child():
+    clock.advance(5)
+    assert clock.time() == 5
+wait(fork(child))
+""",
     "from a callback of an EventLoop, within a timeout": """
 import asyncio
 def child():
