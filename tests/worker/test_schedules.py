@@ -12,7 +12,7 @@ from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
 from pywheel.jobs.schedule import BY_HAND, NAME, OVERLAP, TICK, VERSION
 from pywheel.stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
-from pywheel.testing import FaultyStore
+from pywheel.testing import FaultyStore, run_due
 from pywheel.worker.schedules import Planner
 from tests.client.periods import start
 from tests.jobs.waiting import until, working
@@ -189,28 +189,45 @@ def test_a_planner_keeps_no_removed_schedule(queue):
         assert not planner._places
 
 
-@pytest.mark.parametrize("fault", [ValueError("down"), NotNow(3_600)])
-def test_the_end_of_a_tick_leaves_the_next_one_the_delay_before_its_retry(queue, clock, fault):
-    """While all of them fail, each failure would otherwise spend an attempt of the tick after it, and so on."""
+from pywheel import JobQueue, ManualClock, RetryLater, State, StoreError
+
+
+def test_a_tick_that_is_skipped_wakes_the_one_that_waits_for_it(queue, clock):
     start(clock)
     ran = []
+    queue.handler("work")(lambda job: ran.append(job.headers[TICK][11:19]))
+    queue.schedules.set("s", "work", every="30s", catch_up="one", overlap="queue")
+    run_due(queue)  # puts ticks ahead of their time
+    clock.advance(135)
+    first, missed, last = queue.jobs.list(topic="work")
+    assert queue.cancel(first.id)
+    assert queue.reschedule(missed.id, 1)
+    with working(queue):
+        until(lambda: queue.get(last.id).claims and queue.get(last.id).state is State.DELAYED)
+        clock.advance(1)  # the other one would look again some seconds later
+        until(lambda: ran)
+        assert queue.get(missed.id).state is State.CANCELLED
+    assert ran[0] == "12:01:30"
 
-    @queue.handler("work", retry=Fixed("1h"))
+
+def test_a_tick_that_was_put_off_by_hand_is_not_woken_by_the_end_of_another(queue, clock):
+    start(clock)
+    begun, go_on = threading.Event(), threading.Event()
+
+    @queue.handler("work", ttr=600)
     def work(job):
-        ran.append(job.headers[TICK])
-        raise fault if len(ran) == 2 else ValueError("down")
+        begun.set()
+        assert go_on.wait(60)
 
     queue.schedules.set("s", "work", every="1m", overlap="queue")
-    ticks = []
     with working(queue):
-        for minute in (1, 2):
-            until(lambda: _sleeps(queue, clock))
-            clock.advance(60)
-            until(lambda minute=minute: len(ran) == minute and not queue.topics.counts()["work"].running)
-            ticks.append(("work", f"s@{ran[-1]}"))
-        began = clock.wall()
-        clock.advance(1)  # a pause cancels what is due just now
-        queue.schedules.pause("s")
-        clock.advance(59 * 60 - 1)
-        until(lambda: queue.store.ask(GetJob(ticks[0])).due == began + 119 * 60_000)
-        assert queue.store.ask(GetJob(ticks[1])).due == began + 60 * 60_000
+        until(lambda: _sleeps(queue, clock))
+        clock.advance(60)
+        assert begun.wait(60)
+        until(lambda: len(queue.jobs.list(topic="work")) == 2)
+        first, second = queue.jobs.list(topic="work")
+        assert queue.reschedule(second.id, 3_600)
+        clock.advance(60)
+        go_on.set()
+        until(lambda: queue.get(first.id).state is State.DONE)
+        assert queue.get(second.id).due == clock.wall() + 3_540_000

@@ -136,7 +136,7 @@ class Completer:
                 topic.left(fresh if len(topics) == 1 else [lease for lease in fresh if lease.topic is topic], now)
             unsettled += fresh
         moves = [move for lease in unsettled if type(lease.ending) is Release for move in _moves(lease)]
-        ended = [lease.job for lease in unsettled if lease.job.headers and type(lease.ending) is not Release]
+        ended = [lease.job for lease in unsettled if lease.job.headers and _ends(lease)]
         moves += [move for job in ended for move in following(self._store, job, moves)]
         self._moves = len(moves)
         return [*[lease.ending for lease in unsettled], *moves]  # type: ignore[list-item]  # each has one by now
@@ -244,6 +244,11 @@ def _moves(lease: Lease) -> list[Edit | Cancel]:
     """Return the command that follows a release in the same transaction: a new due time, a cancel, or none."""
     move = moved(lease.job, lease.error) if type(lease.ending) is Release and lease.handled else None
     return [] if move is None else [move]
+
+
+def _ends(lease: Lease) -> bool:
+    """Whether a job has ended or failed, or is cancelled as it was skipped, and was not just given back."""
+    return type(lease.ending) is not Release or any(isinstance(move, Cancel) for move in _moves(lease))
 
 
 def _given_back(lease: Lease) -> JobGivenBack | JobSkipped:
