@@ -19,7 +19,7 @@ from pywheel.server import app, sse
 from pywheel.server.access import EVERYTHING
 from pywheel.server.coming import HORIZONS, Forecaster, Part
 from pywheel.server.live import Live, Reader
-from pywheel.server.page import feed
+from pywheel.server.page import feed, words
 from pywheel.server.page.drawings import histogram, timeline
 from pywheel.server.page.words import NOTHING, ago, error_group, first_line, late, length, number, stamp
 from tests.asked import when_asked
@@ -550,3 +550,9 @@ def test_a_stream_whose_end_fails_has_left(asked):
 
     asyncio.run(main())
     assert left == [True]
+
+
+def test_errors_of_long_words_with_hyphens_are_grouped_without_looking_at_them_again_and_again():
+    """Otherwise this would take hours, and a thousand dead jobs with the longest errors minutes."""
+    for shape, instead in words._SHAPES:
+        assert shape.sub(instead, "a-" * 300_000) == "a-" * 300_000

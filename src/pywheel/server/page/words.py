@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -22,10 +23,18 @@ __all__ = [
 NOTHING: Final = "\N{EN DASH}"  # the text for a missing figure
 _NARROW: Final = "\u202f"  # no-break: 12 431
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
-_SHAPES: Final = (
+
+
+
+def _unless_a_word(found: re.Match[str]) -> str:
+    """Return the placeholder of an id; a long word without a digit is none."""
+    return "…" if any(map(str.isdigit, found[0])) else found[0]
+
+
+_SHAPES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
     (re.compile(r"0x[0-9a-fA-F]+"), "0x…"),
     (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "…"),
-    (re.compile(r"\b(?=[0-9a-zA-Z_-]*[0-9])[0-9a-zA-Z_-]{16,}\b"), "…"),  # a long word with a digit in it is an id
+    (re.compile(r"\b[0-9a-zA-Z_-]{16,}\b"), _unless_a_word),  # looks at each character once, however long the word
     (re.compile(r"[0-9]+(?:[.,:][0-9]+)*"), "#"),
 )
 _GROUP: Final = 200  # characters by which errors are grouped
