@@ -145,3 +145,9 @@ def test_a_store_that_cannot_says_so(call, queue, monkeypatch):
 
     with JobQueue("memory:") as memory, pytest.raises(StoreError, match="memory: has no backup: `pywheel copy`"):
         _able(memory.store, "backup")
+
+
+def test_vacuum_ends_though_pages_become_free_meanwhile(says, able):
+    freed = [2_000, 1_999, *[7] * 50]
+    able(vacuum=lambda most: freed.pop(0))
+    assert says("vacuum")["pages"] == 4_006
