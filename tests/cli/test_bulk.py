@@ -7,6 +7,7 @@ import pytest
 from pywheel import Fixed, StoreBusy
 from pywheel.jobs import Counts
 from pywheel.jobs.commands import Cancel, Delete, Purge
+from pywheel.jobs.queries import ListJobs
 from pywheel.stores.sqlite.store import SqliteStore
 
 
@@ -169,3 +170,23 @@ def test_a_change_of_many_ends_though_jobs_are_put_meanwhile(says, queue, monkey
     monkeypatch.setattr(SqliteStore, "apply", applied)
     assert list(says(command, "-t", "t", "--yes").values()) == [3]
     assert queue.topics.counts()["t"].delayed == 1
+
+
+def test_a_count_before_a_purge_ends_though_jobs_end_meanwhile(says, queue, monkeypatch):
+    ask, asked = SqliteStore.ask, []
+
+    def done():
+        queue.put("t")
+        queue.ack(*queue.reserve("t"))
+
+    def answered(store, query):
+        answer = ask(store, query)
+        if isinstance(query, ListJobs):
+            asked.append(query)
+            assert len(asked) < 50
+            done()
+        return answer
+
+    done()
+    monkeypatch.setattr(SqliteStore, "ask", answered)
+    assert says("purge", "--older-than", "0.001", "--dry-run")["purged"] <= 1

@@ -24,6 +24,7 @@ from .output import body_text, counted, due_time, job_record, note, on_terminal,
 __all__ = ["cancel_many", "counts", "delete_many", "limit", "list_", "pause", "purge", "resume", "retry_many"]
 
 _BATCH = 2_000  # jobs in one transaction of a purge
+_COUNTED = 500  # jobs in one query of a count
 
 
 def list_(
@@ -137,11 +138,13 @@ def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
     count = after = 0
     latest = queue.store.clock.wall() - age
     with progress("counting") as shown:
-        while page := queue.jobs.list(topic, state, after=after, limit=500):
+        while page := queue.jobs.list(topic, state, after=after, limit=_COUNTED):
             after = page[-1].id
             histories = queue.store.ask(GetHistories([job.id for job in page]))
             count += sum(bool(each) and (each[-1].ended or 0) <= latest for each in histories)
             shown(count)
+            if len(page) < _COUNTED:  # the end: on a busy store others have always ended meanwhile
+                break
     return count
 
 
