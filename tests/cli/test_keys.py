@@ -7,6 +7,8 @@ import pytest
 
 from pywheel import JobQueue, Keyring
 from pywheel.jobs.bodies import key_of
+from pywheel.jobs.queries import ListJobs
+from pywheel.stores.sqlite.store import SqliteStore
 
 ONE, TWO = bytes(range(32)), bytes(range(1, 33))
 
@@ -99,3 +101,20 @@ def test_rekey_says_where_to_go_on(call, queue, keys, monkeypatch):
     code, _, err = call("rekey", "--keys-file", keys)
     assert code == 130
     assert f"4 were encrypted; --after {ids[3]} goes on" in err
+
+
+def test_rekey_ends_though_jobs_are_put_meanwhile(says, url, monkeypatch):
+    monkeypatch.setenv("PYWHEEL_KEYS", text(a=ONE))
+    ask, asked = SqliteStore.ask, []
+    with JobQueue(url) as queue:
+        queue.put("t")
+
+        def answered(store, query):
+            answer = ask(store, query)
+            if isinstance(query, ListJobs):
+                asked.append(queue.put("t"))
+                assert len(asked) < 50
+            return answer
+
+        monkeypatch.setattr(SqliteStore, "ask", answered)
+        assert says("rekey")["rewritten"] == 1

@@ -55,6 +55,8 @@ def rekey(
         found = _page(store, keyring, found._replace(last=jobs[-1].id), jobs)
         found = _results(store, keyring, found, [job for job in jobs if job.state is State.DONE])
         progress(found)
+        if len(jobs) < _PAGE:  # the end: who puts meanwhile encrypts, and there may always be somebody
+            break
     return found
 
 
