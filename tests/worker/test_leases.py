@@ -6,7 +6,9 @@ from unittest.mock import Mock
 
 from pywheel import Fixed, JobQueue
 from pywheel.jobs import Outcome, State
+from pywheel.jobs.commands import Expired
 from pywheel.testing import FaultyStore
+from pywheel.worker.dispatcher import Dispatcher
 from pywheel.worker.leases import Quarantine
 from tests.jobs.waiting import finished, state, until, working
 
@@ -94,3 +96,27 @@ def test_a_worker_survives_a_store_that_goes_away_and_keeps_its_acks(live_queue,
             job = finished(live_queue, id)
         assert (job.state, job.attempt) == (State.DONE, 1)
         finished(live_queue, live_queue.put("t"))
+
+
+def test_thousands_of_lost_leases_are_ended_without_a_look_round_in_between(queue, clock, monkeypatch):
+    """A look is made a few times a second: the last ones would be due again only after a while."""
+    ended, apply, look = [], queue.store.apply, Dispatcher._look_round
+
+    def applied(commands):
+        outcomes = apply(commands)
+        ended.extend(outcome.ended for outcome in outcomes if isinstance(outcome, Expired))
+        return outcomes
+
+    monkeypatch.setattr(queue.store, "apply", applied)
+    monkeypatch.setattr(Dispatcher, "_look_round", lambda *words: None if any(ended) else look(*words))
+    queue.handler("t", retry=Fixed(0, attempts=9))(lambda job: None)
+    queue.put_many([queue.job("x") for _ in range(900)])
+    queue.reserve("x", 900)
+    clock.advance(1)
+    id = queue.put("t")
+    queue.reserve("t")
+    clock.advance(120)
+    with working(queue):
+        until(lambda: sum(ended) == 901)
+        clock.advance(60)
+        assert finished(queue, id).state == State.DONE

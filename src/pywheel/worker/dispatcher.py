@@ -267,7 +267,7 @@ class Dispatcher:
                 self._completer.renewed(lease, next(outcomes), asked)
             for expired in islice(outcomes, len(expire)):
                 self._completer.expired(expired)
-                if isinstance(expired, Expired):
+                if isinstance(expired, Expired) and expired.ended < _EXPIRED:  # else the next step ends more
                     self._next_lease = expired.next_lease
             for _ in uncertain:
                 next(outcomes)
