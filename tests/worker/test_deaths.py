@@ -1,15 +1,18 @@
 """Dead jobs: `on_dead` hears of each once, from any worker; so do listeners, and the log."""
 
+import asyncio
 import subprocess
 import sys
 import threading
 
 import pytest
 
-from pywheel import JobQueue
+from pywheel import JobQueue, StoreAway
 from pywheel.events import JobDied
 from pywheel.jobs import Outcome, State
 from pywheel.jobs.commands import Claim, ClaimPolicy, Expire, Purge
+from pywheel.jobs.queries import GetJob
+from pywheel.testing import FaultyStore
 from tests.isolated.child import environment
 from tests.jobs.waiting import LIMIT, finished, until, working
 from tests.worker.each_store import url
@@ -156,3 +159,74 @@ def test_a_worker_that_was_killed_at_each_attempt_is_told_of_by_one_that_lives(t
         with working(queue):
             until(lambda: seen)
     assert [(job.id, job.attempt) for job in seen] == [(id, 2)]
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("kind", ["function", "coroutine function"])
+def test_a_call_for_a_dead_job_that_raises_anything_stops_no_later_call(queue, kind, error, caplog):
+    """As of a function that runs a loop of its own, in which something was cancelled."""
+    seen = []
+
+    def report(job):
+        seen.append(job.id)
+        raise error
+
+    async def later(job):
+        report(job)
+
+    queue.on_dead(report if kind == "function" else later)
+    queue.on_dead(lambda job: seen.append(job.id))
+    queue.handler("t")(lambda job: 1 / 0)
+    ids = [queue.put("t", max_attempts=1) for _ in range(3)]
+    with working(queue):
+        until(lambda: len(seen) == 6)
+    assert sorted(seen) == sorted(2 * ids)
+    assert sum("failed for the dead job" in record.message for record in caplog.records) == 3
+
+
+def test_a_death_is_told_though_the_store_fails_once_it_was_taken_from_there(live_queue):
+    seen, taken, failed = [], [], []
+
+    class Fails(FaultyStore):
+        def died(self, topics):
+            taken.extend(found := super().died(topics))
+            return found
+
+        def ask(self, query):
+            if isinstance(query, GetJob) and query.ref in taken and not failed:
+                failed.append(taken[:])
+                taken.clear()
+                raise StoreAway("on purpose")
+            return super().ask(query)
+
+    other = JobQueue(Fails(live_queue.store))
+    other.on_dead(lambda job: seen.append(job.id))
+    handling(other)
+    ids = leave(live_queue, count=3)
+    with working(other):
+        until(lambda: failed)
+        until(lambda: len(seen) == 3)
+    assert sorted(seen) == ids
+
+
+def test_deaths_are_told_though_the_system_had_no_thread_when_they_came(queue, monkeypatch):
+    seen, refused = [], []
+    start = threading.Thread.start
+
+    def fails(thread):
+        if thread.name == "pywheel-deaths" and not ended:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    ended = []
+    queue.on_dead(lambda job: seen.append(job.id))
+    queue.handler("t")(lambda job: 1 / 0)
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    with working(queue) as worker:
+        until(lambda: refused)
+        id = queue.put("t", max_attempts=1)
+        until(lambda: queue.get(id).state is State.DEAD)
+        until(lambda: worker._deaths._told.qsize() > 1)
+        ended.append(True)
+    assert seen == [id]

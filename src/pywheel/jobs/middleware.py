@@ -70,13 +70,22 @@ class Middleware:
 
         return functools.update_wrapper(on_loop if is_async(function) else in_thread, function)
 
-    def call_dead(self, job: Job, error: str | None, finish: Callable[[Any], object]) -> None:
-        """Call the functions for a dead job. `finish` awaits the coroutine of a coroutine function. Logs errors."""
+    def call_dead(
+        self,
+        job: Job,
+        error: str | None,
+        finish: Callable[[Any], object],
+        logged: type[BaseException] | tuple[type[BaseException], ...] = (Exception, SystemExit),
+    ) -> None:
+        """Call the functions for a dead job. `finish` awaits the coroutine of a coroutine function.
+
+        Errors that are `logged` are not raised: they would end the thread, before the other functions are called.
+        """
         dead = job._replace(state=State.DEAD, last_error=error, lease_until=None)
         for function in self.dead:
             try:
                 finish(function(dead))
-            except (Exception, SystemExit):  # an exit would end the thread, before the other functions are called
+            except logged:
                 _LOGGER.exception("%r failed for the dead job %d of %r", function, job.id, job.topic)
 
     def _call(self, function: Callable[[Job], Any], job: Job) -> Any:

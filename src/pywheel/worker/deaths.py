@@ -6,6 +6,7 @@ import contextvars
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
@@ -52,6 +53,7 @@ class Deaths:
         self._middleware = middleware
         self._finish = finish
         self._told: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._died: deque[int] = deque()  # jobs that died as their last leases were lost, and are not reported yet
         self._looking = False  # whether a look for lost jobs is planned
         self._look_at = 0.0
         self._thread: threading.Thread | None = None
@@ -71,10 +73,14 @@ class Deaths:
         """Take in that another worker may have ended the last lease of jobs."""
         if not self._looking:
             self._looking = True
-            self._do(lambda: None)  # wakes the thread, which has a time to look at now
+            self._told.put(lambda: None)  # wakes the thread, which has a time to look at now
+        self._start()
 
     def _do(self, function: Callable[[], object]) -> None:
         self._told.put(function)
+        self._start()
+
+    def _start(self) -> None:
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="pywheel-deaths", daemon=True)
             with suppress(RuntimeError):  # the system has none now: the next call tries again
@@ -83,6 +89,8 @@ class Deaths:
 
     def close(self, seconds: float) -> None:
         """Wait up to `seconds` until all dead jobs are reported."""
+        if not self._told.empty():
+            self._start()
         if self._thread is not None:
             self._told.put(None)
             self._thread.join(seconds)
@@ -98,7 +106,10 @@ class Deaths:
                 function = self._look
             if function is None:
                 break
-            function()
+            try:
+                function()
+            except BaseException:  # of a listener: no other thread would report the next ones
+                _LOGGER.exception("dead jobs could not be reported")
         if self._looking:
             self._look()
 
@@ -118,8 +129,10 @@ class Deaths:
         self._looking = False
         began = time.monotonic()
         try:
-            for id in self._store.died(self._topics):
-                job = self._store.ask(GetJob(id))
+            self._died += self._store.died(self._topics)
+            while self._died:
+                job = self._store.ask(GetJob(self._died[0]))
+                self._died.popleft()
                 if job is not None:  # None: it was deleted meanwhile
                     self._events.emit(JobDied(job))
                     self._call(job, LOST)
@@ -129,4 +142,4 @@ class Deaths:
         self._look_at = now + max(_REST if self._middleware.dead else _LONG_REST, _SHARE * (now - began))
 
     def _call(self, job: Job, error: str | None) -> None:
-        contextvars.copy_context().run(self._middleware.call_dead, job, error, self._finish)
+        contextvars.copy_context().run(self._middleware.call_dead, job, error, self._finish, BaseException)
