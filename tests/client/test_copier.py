@@ -18,7 +18,9 @@ from pywheel.jobs import Counts, NewJob, Outcome, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListJobs, ListNotes, ListTopics
 from pywheel.stores import Filter, open
-from pywheel.testing import FaultyStore
+from pywheel.stores.schedule_notes import PLAN
+from pywheel.stores.schedule_notes import TOPIC as SCHEDULES
+from pywheel.testing import FaultyStore, run_due
 from tests.jobs.waiting import until, working
 from tests.often import often
 from tests.stores.calls import TERMS
@@ -583,3 +585,19 @@ def test_beside_producers_and_workers_every_job_is_done_once(stores, monkeypatch
     assert new.topics.counts()["now"].done == len(told)
     assert live(old.store) == []
     assert old.store.verify() == new.store.verify() == []
+
+
+def test_the_planner_of_schedules_deletes_no_job_of_the_target(stores):
+    """The notes of a source name the planner's last job by its id there, which another job has in the target."""
+    old, new = stores
+    before, after = JobQueue(old), JobQueue(new)
+    before.schedules.set("s", "t0", every="1h")
+    for _ in range(10):
+        assert before.reschedule(PLAN, 0)
+        run_due(before)
+    put(old, *some(30))
+    waiting = live(old)
+    Copier(old, new).switch(10)
+    assert after.reschedule(PLAN, 0)
+    run_due(after)
+    assert [job for job in live(new) if job[0] != SCHEDULES] == [job for job in waiting if job[0] != SCHEDULES]

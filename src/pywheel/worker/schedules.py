@@ -22,7 +22,7 @@ from ..jobs.queries import GetJob
 from ..jobs.retry import Fixed
 from ..jobs.schedule import LATE, NAME, VERSION, Schedule
 from ..stores.contract import Store, outcome_of
-from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, TOPIC, Changes, Planned, ScheduleNotes, plan_job
+from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, PLAN, TOPIC, Changes, Planned, ScheduleNotes, plan_job
 
 __all__ = ["Planner", "declare", "declare_lost", "with_planner"]
 
@@ -98,7 +98,7 @@ class Planner:
         # If some could not be planned here, the note stays, so that a worker that can plan them sees them as new.
         planned = Planned(until, now, token, job.id) if able else before._replace(last=job.id)
         successor = plan_job(due=now + (min(wait, LONGEST) if able else _AGAIN), parent=(job.id, job.claims))
-        notes.go_on(successor, planned, token, before.last)
+        notes.go_on(successor, planned, token, _of_a_planner(store, before.last))
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -213,6 +213,12 @@ class Planner:
             holder = outcome.id
         if isinstance(outcome, BaseException):
             raise outcome
+
+
+def _of_a_planner(store: Store, id: int) -> int:
+    """Return the id of a planner's job, 0 if another job has it: a note that was copied has ids of another store."""
+    job = store.ask(GetJob(id))
+    return 0 if job is None or (job.topic, job.key) != PLAN else id
 
 
 def _is_ahead(schedule: Schedule, now: int) -> bool:
