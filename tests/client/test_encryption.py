@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from pywheel.jobs.job import Attempt, Imported, Outcome
 from pywheel.jobs.queries import Filter, GetHistories, GetJob, ListJobs
 from pywheel.stores import open as open_store
 from pywheel.testing import run_due
+from tests.client.periods import pass_time, start
 from tests.jobs.waiting import until
 
 ONE, TWO = bytes(range(32)), bytes(range(1, 33))
@@ -303,6 +305,33 @@ def test_rekey_leaves_the_notes_of_a_copy_alone(store):
         assert rekey(target, Keyring({"a": ONE})).rewritten == 1
         assert copier.state() == "carrying"
         assert copier.carry().total == 1
+
+
+def test_rekey_encrypts_what_schedules_put(clock):
+    """Otherwise no tick is put any more once the old key is removed."""
+    start(clock)
+    store = open_store("memory:", clock=clock)
+    queue = JobQueue(store, encryption=Keyring({"a": ONE}))
+    JobQueue(store).schedules.set("plain", "t", SECRET, every="1m")
+    JobQueue(store).schedules.set("without a body", "t", b"", every="1m")
+    for name in ("sealed", "removed"):
+        queue.schedules.set(name, "t", SECRET, every="1m")
+    queue.schedules.delete("removed")
+    run_due(queue)  # puts ticks ahead of their time
+    ticks = [job.id for job in queue.jobs.list("t", state="delayed")]
+    before = [one.schedule for one in queue.schedules.list()]
+    both = Keyring({"b": TWO, "a": ONE})
+    assert rekey(store, Keyring({"b": TWO})).unreadable == sum(key_of(body) == "a" for body in bodies(store)) + 1
+    found = rekey(store, both)
+    assert (found.unreadable, found.changed) == (0, 0)
+    assert rekey(store, both).rewritten == 0
+    new, seen = JobQueue(store, encryption=Keyring({"b": TWO}, plain=False)), []
+    new.handler("t")(lambda job: seen.append(job.body and job.json()))
+    assert [job.id for job in new.jobs.list("t", state="delayed")] == ticks
+    after = [one.schedule for one in new.schedules.list()]
+    assert [replace(one, body=b"") for one in after] == [replace(one, body=b"") for one in before]
+    pass_time(new, clock, 600)
+    assert sorted(map(str, seen)) == sorted(10 * ["b''", str(SECRET), str(SECRET)])
 
 
 # ---- results --------------------------------------------------------------------------------------------------------

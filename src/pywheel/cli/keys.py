@@ -39,7 +39,7 @@ def rekey(
     ] = None,
     after: Annotated[int, typer.Option(help="Go on behind this job's id.", min=0)] = 0,
 ) -> int:
-    """Encrypt the bodies of all jobs with the first key, also plain ones; workers may run meanwhile.
+    """Encrypt the bodies of all jobs and schedules with the first key, also plain ones; workers may run meanwhile.
 
     You may stop it and run it again: bodies that are done are left. Exit code 1: some could not be read, or changed
     meanwhile.

@@ -1,8 +1,10 @@
-"""Encrypting the bodies and results of a store with the current key, for the first time or anew."""
+"""Encrypting the bodies and results of a store, and the bodies of its schedules, with the current key, for the first time or anew."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from .._errors import BadBody
@@ -11,8 +13,10 @@ from ..jobs.commands import Rewrite
 from ..jobs.job import Job, State
 from ..jobs.keyring import Keyring
 from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs
+from ..jobs.schedule import Schedule
 from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore, result_name
+from ..stores.schedule_notes import ScheduleNotes
 from .copy_steps import TOPIC as COPIES
 from .spool import TOPIC as SPOOLED
 
@@ -40,7 +44,7 @@ def rekey(
 ) -> Rekeyed:
     """Encrypt the bodies and results of all jobs, live and finished, plain or not, with the keyring's current key.
 
-    Each job is rewritten only if it has not changed meanwhile; programs and workers may use the store at the same
+    After them come the bodies of schedules. Each job is rewritten only if it has not changed meanwhile; programs and workers may use the store at the same
     time. The call may be interrupted and repeated: finished work is not repeated. O(jobs); it reads every body.
 
     Raises:
@@ -57,7 +61,35 @@ def rekey(
         progress(found)
         if len(jobs) < _PAGE:  # the end: who puts meanwhile encrypts, and there may always be somebody
             break
+    bodies = _schedules(store, keyring)
+    return found._replace(**{name: getattr(found, name) + count for name, count in bodies.items()})
+
+
+def _schedules(store: Store, keyring: Keyring) -> Counter[str]:
+    """Encrypt the bodies of schedules; return how many were rewritten, current and unreadable."""
+    notes, found = ScheduleNotes(EncryptedStore(store, keyring)), Counter[str]()
+    old: list[str] = []
+    for name, note in notes.raw():
+        with suppress(BadBody):  # no schedule, whatever the key
+            schedule = Schedule.from_note(name, note)
+            if schedule.body and not schedule.removed:
+                how = _how(notes, keyring, schedule)
+                found[how] += 1
+                old += [name] if how == "rewritten" else []
+    notes.change_many(dict.fromkeys(old, lambda before: before))
     return found
+
+
+def _how(notes: ScheduleNotes, keyring: Keyring, schedule: Schedule) -> str:
+    """Return the field of `Rekeyed` in which a schedule's body counts."""
+    if keyring.is_current(schedule.body):
+        return "current"
+    try:
+        if is_encrypted(schedule.body):
+            notes.opened(schedule)
+    except BadBody:
+        return "unreadable"
+    return "rewritten"
 
 
 def _page(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Rekeyed:

@@ -296,8 +296,9 @@ class ScheduleNotes:
         """Return the commands that cancel the jobs put ahead for a schedule's earlier form.
 
         Ticks before a change stay, also if their block is yet to come. A paused or removed schedule leaves no jobs.
+        A body that is encrypted anew cancels none: a schedule with another body has another version.
         """
-        if before is None or not before.active:
+        if before is None or not before.active or replace(after, body=before.body) == before:
             return []
         now = self._store.clock.wall()
         since = min(now, after.since) if after.active else now - before.jitter - 1
