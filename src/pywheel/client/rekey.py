@@ -1,4 +1,4 @@
-"""Encrypting the bodies and results of a store, and the bodies of its schedules, with the current key, for the first time or anew."""
+"""Encrypting what a store has of bodies and results with the current key, for the first time or anew."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def rekey(
 ) -> Rekeyed:
     """Encrypt the bodies and results of all jobs, live and finished, plain or not, with the keyring's current key.
 
-    After them come the bodies of schedules. Each job is rewritten only if it has not changed meanwhile; programs and workers may use the store at the same
-    time. The call may be interrupted and repeated: finished work is not repeated. O(jobs); it reads every body.
+    After them come the bodies of schedules. Each job is rewritten only if it has not changed meanwhile; programs and
+    workers may use the store at the same time. The call may be interrupted and repeated: finished work is not repeated.
+    O(jobs); it reads every body.
 
     Raises:
         StoreError: the store failed; the work reported to `progress` is done.
