@@ -281,3 +281,31 @@ except BadOption as error:
 def test_the_client_does_not_load_the_library():
     code = "import sys, json, pywheel.client, pywheel.worker; print(json.dumps('cryptography' in sys.modules))"
     assert json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) is False
+
+
+def test_a_service_is_asked_for_ids_alone_and_few_of_those_that_it_lacks_are_kept():
+    """Whoever can write to a store chooses the ids that stand in bodies."""
+    asked = []
+    keyring = Keyring({"a": ONE}, find=asked.append)
+    sealed = keyring.seal("t", None, b"body")
+    begin = sealed.index(b"a", len(MAGIC))
+    for id in (b"../admin?", b"b", b"\xff" * 9, b" c", *(b"%d" % n for n in range(2_000))):
+        with pytest.raises(NoKey):
+            keyring.open("t", None, sealed[: begin - 1] + bytes([len(id)]) + id + sealed[begin + 1 :])
+    assert asked == ["b", *map(str, range(2_000))]
+    assert len(keyring._missed) <= 1_000
+
+
+def test_a_body_whose_key_a_service_answers_with_nonsense_lacks_it():
+    asked = []
+
+    def find(id):
+        asked.append(id)
+        return b"short"
+
+    sealed = Keyring({"a": ONE}).seal("t", None, b"body")
+    keyring = Keyring({"b": TWO}, find=find)
+    for _ in range(2):
+        with pytest.raises(NoKey):
+            keyring.open("t", None, sealed)
+    assert asked == ["a"]

@@ -19,7 +19,7 @@ from tests.asked import when_asked
 from tests.jobs.waiting import finished, until, working
 
 ONE, TWO = bytes(range(32)), bytes(range(1, 33))
-KEYRINGS = [None, Keyring({"b": TWO}), Keyring({"a": TWO})]
+KEYRINGS = [None, Keyring({"b": TWO}), Keyring({"a": TWO}), Keyring({"b": TWO}, find=lambda id: b"no key")]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def found(told, kind=BodiesSealed):
     return [event for event in told if isinstance(event, kind)]
 
 
-@pytest.mark.parametrize("keyring", KEYRINGS, ids=["none", "other", "wrong"])
+@pytest.mark.parametrize("keyring", KEYRINGS, ids=["none", "other", "wrong", "not a key"])
 def test_a_worker_without_the_key_leaves_jobs_as_they_are(queue, store, keyring):
     ids = queue.put_many(queue.job("t", {"n": n}, max_attempts=1) for n in range(30))
     before = [queue.get(id) for id in ids]

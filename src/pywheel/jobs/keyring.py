@@ -36,6 +36,7 @@ _ENVELOPE, _NONCE, _TAG = 16, 12, 16
 _PURPOSE: Final = b"pywheel body 1"
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MISSED: Final = 30.0  # seconds before a missing key is asked for again
+_MOST_MISSED: Final = 1_000  # missing keys that are known at once
 
 
 class Keyring:
@@ -138,22 +139,27 @@ class Keyring:
         raise TypeError("a keyring cannot be pickled: that would write out its keys")
 
     def key(self, id: str) -> bytes:
-        """Return a key. NoKey if it is missing."""
+        """Return a key. NoKey if it is missing, BadOption if `find` returned something else."""
         found = self._keys.get(id)
         return self._found(id) if found is None else found
 
     def _found(self, id: str) -> bytes:
-        """Ask `find` for a key, and keep it. NoKey if it is missing."""
+        """Ask `find` for a key, and keep it. NoKey if it is missing, BadOption if `find` returned something else."""
         why = ""
-        if self._find is not None and self._missed.get(id, 0.0) <= time.monotonic():
+        # Whoever can write to a store chooses the ids in bodies: other text than an id is for no service.
+        if self._find is not None and _ID.fullmatch(id) and self._missed.get(id, 0.0) <= time.monotonic():
             try:
                 found = self._find(id)
             except Exception as error:  # noqa: BLE001  (whatever a service may raise)
                 found, why = None, f" ({type(error).__name__})"
-            if found is not None:
-                self._keys[id] = _checked(id, found)
-                return found
+            if _is_key(found):
+                self._keys[id] = bytes(found)
+                return self._keys[id]
+            if len(self._missed) >= _MOST_MISSED:
+                self._missed.clear()
             self._missed[id] = time.monotonic() + _MISSED
+            if found is not None:
+                _checked(id, found)
         raise NoKey(f"there is no key {id!r:.80} here{why}: add it to PYWHEEL_KEYS, or to the queue's Keyring")
 
     # ---- bodies -----------------------------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ class Keyring:
         """Return a body of this topic and key, decrypted; a plain body unchanged.
 
         Raises:
-            NoKey: the key that it was encrypted with is missing.
+            NoKey: the key that it was encrypted with is missing, or `find` returned something else.
             BadBody: it was changed, or belongs to another job, or is not encrypted although `plain` is False.
         """
         if not is_encrypted(body):
@@ -184,7 +190,11 @@ class Keyring:
         at = len(MAGIC) + 2 + (0 if id is None else body[len(MAGIC) + 1]) + _ENVELOPE
         if id is None or body[len(MAGIC)] != _VERSION or len(body) < at + _NONCE + _TAG:
             raise BadBody("the body is encrypted in an unknown format, or was cut off")
-        cipher = self._aes(_own_key(self.key(id), body[at - _ENVELOPE : at]))
+        try:
+            secret = self.key(id)
+        except BadOption as wrong:
+            raise NoKey(str(wrong)) from None
+        cipher = self._aes(_own_key(secret, body[at - _ENVELOPE : at]))
         start = at + _NONCE
         try:
             opened: bytes = cipher.decrypt(body[at:start], body[start:], body[:start] + _named(topic, key))
@@ -238,8 +248,12 @@ def _checked_id(id: Any) -> str:
     return id
 
 
+def _is_key(key: Any) -> bool:
+    return isinstance(key, bytes | bytearray) and len(key) == _SIZE
+
+
 def _checked(id: str, key: Any) -> bytes:
-    if not isinstance(key, bytes | bytearray) or len(key) != _SIZE:
+    if not _is_key(key):
         size = f"{len(key)} bytes" if isinstance(key, bytes | bytearray) else type(key).__name__
         raise BadOption(f"key {id!r} must have {_SIZE} bytes, not {size}")
     return bytes(key)
