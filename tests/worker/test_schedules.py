@@ -231,3 +231,19 @@ def test_a_tick_that_was_put_off_by_hand_is_not_woken_by_the_end_of_another(queu
         go_on.set()
         until(lambda: queue.get(first.id).state is State.DONE)
         assert queue.get(second.id).due == clock.wall() + 3_540_000
+
+
+def test_a_tick_that_was_put_off_by_hand_holds_up_no_later_one(queue, clock):
+    start(clock)
+    ran = []
+    queue.handler("work")(lambda job: ran.append(job.headers[TICK][11:19]))
+    queue.schedules.set("s", "work", every="1m", overlap="queue")
+    with working(queue):
+        until(lambda: _sleeps(queue, clock))
+        [first] = queue.jobs.list(topic="work")
+        assert queue.reschedule(first.id, 3_600)
+        clock.advance(60)
+        until(lambda: len(queue.jobs.list(topic="work")) > 1 and _sleeps(queue, clock))
+        clock.advance(60)
+        until(lambda: ran)
+    assert ran == ["12:02:00"]

@@ -22,7 +22,8 @@ __all__ = ["admit", "asks", "following", "is_tick"]
 
 _PAGE: Final = 1_000
 _AWAY: Final = 1.0  # seconds until a tick is claimed again, if the store did not answer whether it may run
-_WAITS: Final = (0.1, 10.0)  # seconds until a tick looks again that waits for another one: an eighth of its wait
+_SHORTEST: Final = 100  # ms until a tick looks again that waits for another one: an eighth of its wait
+_LONGEST: Final = 10_000
 
 
 def is_tick(job: Job) -> bool:
@@ -74,12 +75,11 @@ def following(store: Store, job: Job, moves: Iterable[Edit | Cancel]) -> list[Ed
         other = store.ask(GetJob((schedule.topic, schedule.key(then))))
     except (PywheelError, ValueError, OverflowError):  # then the tick looks by itself, some seconds later
         return []
-    longest = round(_WAITS[1] * 1000)
     if other is None:
         return []
-    if other.state is State.DELAYED and other.attempt == 0 and now < other.due <= now + longest:
+    if other.state is State.DELAYED and other.attempt == 0 and now < other.due <= now + _LONGEST:
         return [Edit(other.id, delay=0, expect=(other.due, other.claims))]
-    gives_way = any(isinstance(move, Edit) and move.ref == other.id and (move.delay or 0) <= longest for move in moves)
+    gives_way = any(isinstance(move, Edit) and move.ref == other.id and (move.delay or 0) <= _LONGEST for move in moves)
     return [Edit(other.id, delay=0)] if gives_way else []
 
 
@@ -124,8 +124,7 @@ def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> N
     if queues and job.attempt <= 1 and _waits_before(store, schedule, tick):
         since = [job.due if tick is None else tick]  # with its end the one before it wakes this one
     if since:
-        shortest, longest = _WAITS
-        raise NotNow(min(max((now - min(since)) / 8_000, shortest), longest))
+        raise NotNow(min(max((now - min(since)) / 8, _SHORTEST), _LONGEST) / 1_000)
 
 
 def _running(store: Store, name: str, job: Job) -> list[Job]:
@@ -144,9 +143,15 @@ def _is_before(other: int | None, tick: int | None) -> bool:
 
 
 def _waits_before(store: Store, schedule: Schedule, tick: int | None) -> bool:
-    """Whether the tick before this one also waits, and so comes first. It may have been claimed since the last look."""
+    """Whether the tick before this one also waits, and so comes first. It may have been claimed since the last look.
+
+    One that was put off by hand does not count: no later tick would run until then.
+    """
     before = None if tick is None else schedule.until(tick - 1)
     if before is None:
         return False
     job = store.ask(GetJob((schedule.topic, schedule.key(before))))
-    return job is not None and (job.state is State.RUNNING or (job.state is State.DELAYED and job.attempt == 0))
+    soon = max(schedule.due(before), store.clock.wall() + _LONGEST)
+    return job is not None and (
+        job.state is State.RUNNING or (job.state is State.DELAYED and job.attempt == 0 and job.due <= soon)
+    )
