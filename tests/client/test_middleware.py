@@ -185,3 +185,24 @@ def test_they_stand_around_outlets_which_are_attached_as_ever(live_queue, seen, 
         with working(live_queue):
             finished(live_queue, id)
     assert seen == ["attach t", "before", "handle", "after", "close"]
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine function"])
+def test_an_after_in_which_something_was_cancelled_repeats_no_job_that_is_done(live_queue, seen, kind):
+    """As of a function that runs a loop of its own, or waits for a future."""
+
+    async def on_loop(job):
+        seen.append(job.attempt)
+
+    @live_queue.after
+    def after(job, error):
+        raise asyncio.CancelledError
+
+    live_queue.after(lambda job, error: seen.append("after"))
+    live_queue.handler("t", retry=Fixed(0, attempts=3))(
+        on_loop if kind != "function" else lambda job: seen.append(job.attempt)
+    )
+    id = live_queue.put("t")
+    with working(live_queue):
+        assert finished(live_queue, id).state is State.DONE
+    assert seen == [1, "after"]

@@ -152,7 +152,7 @@ class Keyring:
                 found = self._find(id)
             except Exception as error:  # noqa: BLE001  (whatever a service may raise)
                 found, why = None, f" ({type(error).__name__})"
-            if _is_key(found):
+            if found is not None and _is_key(found):
                 self._keys[id] = bytes(found)
                 return self._keys[id]
             if len(self._missed) >= _MOST_MISSED:

@@ -116,7 +116,7 @@ class Middleware:
         for after in reversed(self.after):
             try:
                 after(job, error)
-            except (Exception, SystemExit):  # the handler has done its work, and must not repeat it
+            except (Exception, SystemExit, asyncio.CancelledError):  # the handler has done its work: no repetition
                 _LOGGER.exception("%r failed after job %d of %r", after, job.id, job.topic)
 
 
