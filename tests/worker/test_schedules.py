@@ -189,7 +189,31 @@ def test_a_planner_keeps_no_removed_schedule(queue):
         assert not planner._places
 
 
-from pywheel import JobQueue, ManualClock, RetryLater, State, StoreError
+@pytest.mark.parametrize("fault", [ValueError("down"), NotNow(3_600)])
+def test_the_end_of_a_tick_leaves_the_next_one_the_delay_before_its_retry(queue, clock, fault):
+    """While all of them fail, each failure would otherwise spend an attempt of the tick after it, and so on."""
+    start(clock)
+    ran = []
+
+    @queue.handler("work", retry=Fixed("1h"))
+    def work(job):
+        ran.append(job.headers[TICK])
+        raise fault if len(ran) == 2 else ValueError("down")
+
+    queue.schedules.set("s", "work", every="1m", overlap="queue")
+    ticks = []
+    with working(queue):
+        for minute in (1, 2):
+            until(lambda: _sleeps(queue, clock))
+            clock.advance(60)
+            until(lambda minute=minute: len(ran) == minute and not queue.topics.counts()["work"].running)
+            ticks.append(("work", f"s@{ran[-1]}"))
+        began = clock.wall()
+        clock.advance(1)  # a pause cancels what is due just now
+        queue.schedules.pause("s")
+        clock.advance(59 * 60 - 1)
+        until(lambda: queue.store.ask(GetJob(ticks[0])).due == began + 119 * 60_000)
+        assert queue.store.ask(GetJob(ticks[1])).due == began + 60 * 60_000
 
 
 def test_a_tick_that_is_skipped_wakes_the_one_that_waits_for_it(queue, clock):

@@ -25,7 +25,6 @@ _NARROW: Final = "\u202f"  # no-break: 12 431
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
-
 def _unless_a_word(found: re.Match[str]) -> str:
     """Return the placeholder of an id; a long word without a digit is none."""
     return "…" if any(map(str.isdigit, found[0])) else found[0]
