@@ -24,7 +24,6 @@ def left(queue, url, spool):
         spooled.put("t", "one")
         spooled.put("u", "two", key="k")
         spooled.put_many([spooled.job("t", "three"), spooled.job("t", "four", key="k")])
-        yield
 
 
 def test_show_lists_what_waits_and_drain_forwards_it(says, call, queue, left):

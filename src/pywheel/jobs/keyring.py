@@ -146,7 +146,7 @@ class Keyring:
     def _found(self, id: str) -> bytes:
         """Ask `find` for a key, and keep it. NoKey if it is missing, BadOption if `find` returned something else."""
         why = ""
-        # Whoever can write to a store chooses the ids in bodies: other text than an id is for no service.
+        # Bodies may have any text as id, if somebody else can write to the store: such text is for no service.
         if self._find is not None and _ID.fullmatch(id) and self._missed.get(id, 0.0) <= time.monotonic():
             try:
                 found = self._find(id)
