@@ -19,7 +19,7 @@ NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is no
 
 SHORT = {
     "echo_server.py": ["--connections", "200", "--timeout", "0.3", "--packets", "2"],
-    "chat_server.py": ["--timeout", "1.5"],
+    "chat_server.py": ["--timeout", "4"],
     "heartbeats.py": ["--members", "2000", "--timeout", "0.3", "--seconds", "0.6"],
     "auction.py": ["--speed", "60", "--bids", "4"],
     "poller.py": ["--seconds", "0.5", "--interval", "0.1"],
