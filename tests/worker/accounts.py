@@ -319,7 +319,9 @@ class Accounts:
                 row, life = self.attempts.get((id, line["claims"])), self.lives.get(line["pid"])
                 if row is None or life is None or life.culprit in (None, id) or row.outcome is not Outcome.LOST:
                     continue
-                if self.ends.get((id, row.claim), NEVER) > life.died and row.ended >= life.died:
+                # Who gets no processor may outlast its trial before it does any harm.
+                fair = self._kept(row.started, life.died) < TRIAL
+                if fair and self.ends.get((id, row.claim), NEVER) > life.died and row.ended >= life.died:
                     hit[id, life.culprit].append(row)
         for (id, culprit), rows in hit.items():
             if len(rows) > HITS:
