@@ -129,6 +129,20 @@ def test_a_stop_ends_the_grace_of_a_worker_whose_store_is_gone(held, path):
     assert isinstance(run.error, StoreReplaced)
 
 
+def test_a_stop_ends_the_grace_as_soon_as_a_worker_whose_store_is_gone_drains(held, path, monkeypatch):
+    run, _ = held
+    drain = run.worker.dispatcher.drain
+
+    def drained():
+        drain()
+        run.worker.stop()
+
+    monkeypatch.setattr(run.worker.dispatcher, "drain", drained)
+    path.unlink()
+    until(lambda: run.over)
+    assert isinstance(run.error, StoreReplaced)
+
+
 def test_a_worker_in_a_thread_says_once_that_its_store_is_gone(queue, path, caplog):
     queue.handler("t")(print)
     worker = Worker(queue, grace=60)

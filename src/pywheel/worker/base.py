@@ -230,10 +230,11 @@ class BaseWorker:
         If the store is gone, they learn neither that nor how the jobs end.
         """
         told = gone and self._stopping
+        if gone:
+            self._stopping = self.told_to_stop = True  # from here on a signal ends the grace
         self.dispatcher.drain()
         if gone:
             self.dispatcher.abandon()
-            self._stopping = self.told_to_stop = True  # from here on a signal ends the grace
         else:
             self._announce()
         if not told:
