@@ -156,8 +156,8 @@ def test_a_worker_on_a_queue_with_a_spool_handles_all_that_was_put(queue, store)
             queue.put("t", n)
             if n % 20 == 19:
                 back(queue, store)
-        until(lambda: len(handled) >= 60)
-    assert sorted(handled) == list(range(60))
+        until(lambda: len({*handled}) >= 60)  # a job that began while the store was away may run twice
+    assert {*handled} == {*range(60)}
 
 
 def test_without_a_thread_puts_are_kept_all_the_same(queue, store, monkeypatch):
