@@ -271,11 +271,12 @@ def test_a_cancellation_that_raises_leaves_the_others(pywheel, loop, error):
     loop.run_until_complete(asyncio.wait([failing]))
 
 
-def test_an_interrupt_at_any_place_of_asking_for_a_timer_leaves_the_other_timeouts(pywheel, asyncios):
+@pytest.mark.parametrize("seconds", [SOON, 0])
+def test_an_interrupt_at_any_place_of_asking_for_a_timer_leaves_the_other_timeouts(pywheel, asyncios, seconds):
     async def main(intrusion):
         others = [asyncios.create_task(hang(pywheel.timeout(number * SOON))) for number in (3, 4)]
         await asyncio.sleep(0)
-        sooner = pywheel.timeout(SOON)
+        sooner = pywheel.timeout(seconds)
         with suppress(KeyboardInterrupt), traced(intrusion):
             async with sooner:
                 pass

@@ -570,10 +570,10 @@ cdef class Timeout:
     @cython.critical_section
     def __aexit__(self, exc_type, exc_val, exc_tb):
         assert self.state == ENTERED or self.state == EXPIRING
-        self.disarm()
         task, self.task = self.task, None
         if self.state == ENTERED:
-            self.state = EXITED
+            self.state = EXITED         # first: an interrupt may leave the loop its timer
+            self.disarm()
             return OVER
         self.state = EXPIRED
         if task.uncancel() <= self.cancelling and exc_type is not None:
@@ -589,11 +589,11 @@ cdef class Timeout:
         task = current_task(loop)
         if task is None:
             raise RuntimeError("Timeout should be used inside a task")
-        self.state = ENTERED
         self.task = task
         self.cancelling = task.cancelling()
         if self.deadline is not None:
             self.arm(loop)
+        self.state = ENTERED            # last: an interrupt before leaves nobody to leave the block
         return 0
 
     cdef int arm(self, object loop) except -1:
@@ -624,7 +624,8 @@ cdef class Timeout:
     @cython.critical_section
     cdef int expire(self) except -1:
         """Cancel the task, because time is up."""
-        assert self.state == ENTERED
+        if self.state != ENTERED:       # an interrupt lost the handle of this timer
+            return 0
         self.task.cancel()
         self.state = EXPIRING
         self.handle = self.wheel = self.context = None
