@@ -3,12 +3,12 @@
 import _testcapi
 import asyncio
 import gc
-import selectors
 import sys
 import weakref
 from contextlib import suppress
 
 from tests.implementations import load_package
+from tests.timers.loops import Impatient, turn
 
 TIMERS = 700
 DEQUES_LEAK = sys.version_info[:2] == (3, 14)  # earlier ones have blocks in stock here, later ones release the item
@@ -50,24 +50,11 @@ def turns_with_a_failure(pywheel, start):
     return calls, callbacks, failed or bool(reports)
 
 
-class Selector(selectors.SelectSelector):
-    """Keeps the timeouts, and never waits."""
-
-    def __init__(self):
-        super().__init__()
-        self.timeouts = []
-
-    def select(self, timeout=None):
-        self.timeouts.append(timeout)
-        return super().select(0)
-
-
 def timeouts_after_a_failure(pywheel, start):
     """Return the timeouts of a turn in which an allocation failed, and the next one, and whether a timer came late."""
-    selector, calls = Selector(), [0]
+    selector, calls = Impatient(), [0]
     loop = pywheel.EventLoop(selector, clock=pywheel.ManualClock(1))
-    loop.call_soon(loop.stop)
-    loop.run_forever()
+    turn(loop)
     loop.call_later(0, Callback(calls, 0))
     selector.timeouts.clear()
     with suppress(MemoryError):

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import selectors
 import socket
 from contextlib import suppress
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.implementations import load_package
 from tests.interrupts import at_each_place, interrupt, traced
-from tests.timers.loops import turn
+from tests.timers.loops import Impatient, turn
 
 
 @pytest.fixture
@@ -232,15 +231,3 @@ def test_an_interrupt_at_any_place_of_a_turn_makes_no_due_timer_wait():
             assert calls == [1]
         assert set(selector.timeouts) == {0}
         loop.close()
-
-
-class Impatient(selectors.SelectSelector):
-    """Keeps the timeouts, and never waits."""
-
-    def __init__(self):
-        super().__init__()
-        self.timeouts = []
-
-    def select(self, timeout=None):
-        self.timeouts.append(timeout)
-        return super().select(0)
