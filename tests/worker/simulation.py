@@ -478,14 +478,21 @@ class World:
                 self.waited.clear()
         raise AssertionError(f"jobs are left: {self.queue.topics.counts()}")
 
+    def died_unheard(self, job):
+        """Whether all attempts of a job that has few went to claims whose answers did not arrive in time."""
+        return job.state is State.DEAD and job.id in self.unanswered and not self.delivered[job.id]
+
     def check(self):
         """Compare what the outside was told with what the store has."""
         self.forgive_all()  # handlers that hang to the end
         jobs = {id: self.store.inner.ask(GetJob(id)) for id in self.due}
         gone = [id for id, job in jobs.items() if job is None]
         assert gone == [], f"jobs {gone} are gone"
-        lost = [id for id, job in jobs.items() if not self.delivered[id] and job.state is not State.CANCELLED]
-        end = {id: State.DEAD if job.body == POISON and id in self.poisons else State.DONE for id, job in jobs.items()}
+        unheard = {id for id, job in jobs.items() if self.died_unheard(job)}
+        ended = {id for id, job in jobs.items() if job.state is State.CANCELLED} | unheard
+        lost = [id for id in jobs if not self.delivered[id] and id not in ended]
+        dead = self.poisons | unheard
+        end = {id: State.DEAD if job.body == POISON and id in dead else State.DONE for id, job in jobs.items()}
         wrong = [id for id, job in jobs.items() if job.state not in (end[id], State.CANCELLED)]
         known = self.cancelled | self.unsure
         uncalled = [id for id, job in jobs.items() if job.state is State.CANCELLED and id not in known]
