@@ -51,11 +51,15 @@ class OfPostgres:
         monkeypatch.setattr(postgres.connection.Timed, "ask", explained)
 
     def plan(self, connection, asked):
-        text, values = asked
-        plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
+        text, names, _ = postgres.pipeline.numbered(asked[0])
+        connection.execute(f"PREPARE one AS {text}")
+        nulls = f"({', '.join(['NULL'] * len(names))})" if names else ""
+        plan = [line for (line,) in connection.execute(f"EXPLAIN EXECUTE one{nulls}")]  # for any values, as for a store
+        connection.execute("DEALLOCATE one")
         tables = [f"pywheel_{table} " for table in ("job", "finished", "attempt")]
         whole = any("Seq Scan" in line and any(table in line for table in tables) for line in plan)
         sifted = any("Filter: " in line and "(key = " in line for line in plan)  # others were read
+        sifted |= any("(state = " in line and "(id = " in line for line in plan)  # all of that state were
         return plan if whole or sifted else None
 
 
@@ -78,6 +82,8 @@ CALLS = {
     "retry by key": lambda store, ids: store.apply([ops.Retry(("t", "k"), 10**13)]),
     "put with a key": lambda store, ids: store.apply([ops.Put((NewJob("t", b"", 10**13, "k", replace=True),))]),
     "claim": lambda store, ids: store.apply([ops.Claim("t", tuple(ids[-50:]), TERMS, "w", 50)]),
+    "claim of some that are gone": lambda store, ids: store.apply([ops.Claim("t", (ids[3], 10**9), TERMS, "w", 50)]),
+    "due now": lambda store, ids: list(store.notifier("w")._due_now(ids[:50])),
     "reserve": lambda store, ids: store.apply([ops.Reserve("t", 10, TERMS, "w")]),
     "settle": lambda store, ids: store.apply(
         [ops.Ack(1, 1), ops.Nack(2, 1, 0, "e"), ops.Release(3, 1), ops.Touch(4, 1, 9)]

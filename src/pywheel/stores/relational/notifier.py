@@ -166,7 +166,7 @@ class RelationalNotifier(ServerNotifier):
 
     def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str, int]]:
         """Return due time, id, topic and priority of the delayed jobs among some, in the order of the ids."""
-        text = "SELECT j.id, j.next, j.topic, j.priority FROM job j WHERE j.id {in ids} AND j.state = 0"
+        text = "SELECT j.id, j.next, j.topic, j.priority FROM job j WHERE j.id {in ids} AND +j.state = 0"
         [rows] = self._store.run(Rows("id next topic priority", text, {"ids": sorted(ids)}))
         names = self._store.topic_names({row[2] for row in rows})
         found = {id: (due, id, names[topic], priority) for id, due, topic, priority in rows}

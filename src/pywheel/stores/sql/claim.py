@@ -350,7 +350,9 @@ def _others(tx: Transaction, topic: int, ids: Sequence[int], found: Sequence[Fou
     if not tx.dialect.skip:
         return []
     missing = sorted({*ids}.difference([one.id for one in found]))
-    text = "SELECT j.id, j.priority, j.next AS due FROM job j WHERE j.id {in ids} AND j.topic = :topic AND j.state = 0"
+    text = (
+        "SELECT j.id, j.priority, j.next AS due FROM job j WHERE j.id {in ids} AND +j.topic = :topic AND +j.state = 0"
+    )
     [rows] = yield (Rows("id priority due", text, {"ids": missing, "topic": topic}),)
     return list(rows)
 

@@ -141,7 +141,9 @@ _LAST_ONES: Final = (
     f"SELECT j.id, {listed(ATTEMPT, 'j', claim='j.claims')}, j.result FROM finished j WHERE j.id {{in ids}}"
 )
 _RUNNING: Final = "id claims unspent started next worker"
-_NOW: Final = f"SELECT {listed(_RUNNING.split(), 'j')}, {{now}} AS now FROM job j WHERE j.id {{in ids}} AND j.state = 1"
+_NOW: Final = (
+    f"SELECT {listed(_RUNNING.split(), 'j')}, {{now}} AS now FROM job j WHERE j.id {{in ids}} AND +j.state = 1"
+)
 
 
 def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]]:
