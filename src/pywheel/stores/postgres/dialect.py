@@ -136,6 +136,10 @@ class PostgresDialect(ServerDialect):
         some = ", ".join(f":{name}_{column}::{kind}[]" for column, kind in zip(columns, kinds, strict=True))
         return f"unnest({some}) AS {name} ({', '.join(columns)})"
 
+    def each(self, table: str, alias: str, condition: str) -> str:
+        """Return a query that runs for each row. A plan made while there are few jobs would join all, also later."""
+        return f"CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}"
+
     def among(self, name: str) -> str:
         """Return a comparison with an array."""
         return f"= ANY(:{name}::bigint[])"

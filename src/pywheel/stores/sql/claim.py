@@ -65,7 +65,7 @@ class _Topic(NamedTuple):
     now: int
 
 
-_BY_ID: Final = "{w: id} {then} job j ON j.id = w.id WHERE +j.state = 0"
+_BY_ID: Final = "{w: id} {each job j: j.id = w.id AND +j.state = 0 AND %s}"
 
 
 def _state(number: int) -> Select:
@@ -331,7 +331,7 @@ def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, 
     if command.policy.limits is not None:
         small = min(small, _SMALL)  # the limit may hold back most of them
     lock = "{skip j}" if command.policy.limits is None else ""
-    text = _look(f"{_BY_ID} AND j.topic = :topic {lock}", _SMALL_ONES)
+    text = _look(f"{_BY_ID % '+j.topic = :topic'} {lock}", _SMALL_ONES)
     looked = Rows(_LOOKED, text, {"w": [(id,) for id in ids], "topic": number, "small": small})
     [[row], rows] = yield (_state(number), looked)
     topic = _Topic(*row)
@@ -405,7 +405,7 @@ def _let_through(
         chosen = choose(found, gate)
         if not chosen or not tx.dialect.skip:
             break
-        text = _look(f"{_BY_ID} AND j.next <= {{now}} {{skip j}}", _SMALL_ONES)
+        text = _look(f"{_BY_ID % '+j.next <= {now}'} {{skip j}}", _SMALL_ONES)
         values = {"w": sorted((one.id,) for one in chosen), "small": _SMALL}
         [[row], rows] = yield (_state(topic.number), Rows(_LOOKED, text, values))
         topic = _Topic(*row)

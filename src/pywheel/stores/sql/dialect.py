@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Dialect"]
 
 _MARK: Final = re.compile(r"\{([a-z]+)(?: ([a-z]+))?(?:: ([a-z_, ]+))?\}")
+_EACH: Final = re.compile(r"\{each ([a-z]+) ([a-z]): ((?:[^{}]|\{[^{}]*\})+)\}")
 
 
 class Dialect(ABC):
@@ -44,7 +45,8 @@ class Dialect(ABC):
         """Return a template in this database's SQL."""
         found = self._rendered.get(template)
         if found is None:
-            found = self._rendered[template] = self.named(_MARK.sub(self._mark, template))
+            joined = _EACH.sub(lambda match: self.each(*match.groups()), template)
+            found = self._rendered[template] = self.named(_MARK.sub(self._mark, joined))
         return found
 
     def _mark(self, match: re.Match[str]) -> str:
@@ -114,6 +116,10 @@ class Dialect(ABC):
     def draw(self) -> str:
         """Return an expression for a number from -1 to 1 that is drawn for each row."""
         return "(2 * random() - 1)"
+
+    def each(self, table: str, alias: str, condition: str) -> str:
+        """Return a join of each row before it with the rows of a table that an index finds for it."""
+        return f"{self.then} {table} {alias} ON {condition}"
 
     @abstractmethod
     def source(self, name: str, columns: Sequence[str]) -> str:

@@ -149,7 +149,7 @@ def _insert(tx: Transaction, jobs: Sequence[NewJob], *, last: bool = False) -> S
 
 
 def _known(nonces: Sequence[str]) -> Steps[dict[str, list[Any]]]:
-    text = "SELECT n.nonce, n.ids FROM {w: nonce} {then} nonce n ON n.nonce = w.nonce"
+    text = "SELECT n.nonce, n.ids FROM {w: nonce} {each nonce n: n.nonce = w.nonce}"
     [rows] = yield (Rows("nonce ids", text, {"w": [(nonce,) for nonce in nonces]}),)
     return {nonce: json.loads(ids) for nonce, ids in rows}
 
@@ -236,8 +236,8 @@ def _holders(tx: Transaction, keyed: Iterable[_Name]) -> Steps[dict[_Name, _Hold
     topics = {number: topic for topic, number in numbers.items()}
     text = (
         f"SELECT j.id, j.topic, j.key, j.state, j.claims, {LAPSED} "
-        "FROM {w: topic, key} {then} job j ON j.topic = w.topic AND j.key = w.key "
-        "WHERE j.key IS NOT NULL AND j.passed = 0 {lock j}"
+        "FROM {w: topic, key} "
+        "{each job j: j.topic = w.topic AND j.key = w.key AND j.key IS NOT NULL AND j.passed = 0} {lock j}"
     )
     names = sorted((numbers[topic], key) for topic, key in keyed if topic in numbers)
     look = Rows("id topic key state claims lapsed", text, {"w": names})

@@ -284,8 +284,8 @@ def first_due(known: Lookup, query: q.ListFirstDue) -> Steps[list[Due]]:
 _TOGETHER: Final = 256  # topics with a priority each that are read at once
 _READ: Final = q.FORECAST_MOST // 2  # jobs that are read in all
 _DUES: Final = (
-    "SELECT j.next FROM {w: topic, priority} {then} job j ON j.topic = w.topic AND j.priority = w.priority "
-    "WHERE j.state = 0 AND j.next >= :first AND j.next < :end LIMIT :most"
+    "SELECT j.next FROM {w: topic, priority} {each job j: j.state = 0 AND j.topic = w.topic "
+    "AND j.priority = w.priority AND j.next >= :first AND j.next < :end} LIMIT :most"
 )
 _COUNT: Final = f"SELECT count(*) FROM ({_DUES}) c"
 

@@ -7,6 +7,8 @@ A template is SQL with a few marks in braces, which `Dialect` replaces:
 - ``{now}`` is the store's time in ms, the same throughout a statement.
 - ``{draw}`` is a number from -1 to 1, drawn for each row.
 - ``{then}`` joins tables in the order in which they are named.
+- ``{each job j: condition}`` joins each row before it with the rows `j` of `job` that meet the condition. It has all
+  that an index needs to find them, and nothing that would lead to another index.
 - ``{lock j}`` locks the rows of `j`; ``{skip j}`` locks them too, except those that others have locked.
 """
 

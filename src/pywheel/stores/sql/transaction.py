@@ -275,7 +275,7 @@ class Transaction:
         if missing:
             missing = sorted(set(missing))
             wanted = {"w": [(name,) for name in missing]}
-            text = f"SELECT t.id, t.name FROM {{w: name}} {{then}} {known.table} t ON t.name = w.name"
+            text = f"SELECT t.id, t.name FROM {{w: name}} {{each {known.table} t: t.name = w.name}}"
             find = Rows("id name", text, wanted)
             [rows] = yield (find,)
             known.learn({name: number for number, name in rows if not new or name not in new})
