@@ -61,6 +61,7 @@ class OfPostgres:
         sifted = any("Filter: " in line and "(key = " in line for line in plan)  # others were read
         sifted |= any("(state = " in line and "(id = " in line for line in plan)  # all of that state were
         sifted |= any("Join Filter: " in line and " j." in line for line in plan)  # all were, for each of a list
+        sifted |= any("Aggregate" in one and "(state = 0)" in two for one, two in zip(plan, plan[2:], strict=False))
         return plan if whole or sifted else None
 
 

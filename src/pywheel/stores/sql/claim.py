@@ -127,9 +127,9 @@ def _due_text(behind: bool, without: bool, suspects: bool, whole: bool, lock: bo
     )
 
 
-_NEXT: Final = (
-    "SELECT min(j.next) AS next FROM job j "
-    "WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority AND j.next > {now}"
+_NEXT: Final = (  # the first in order: for a minimum a database may read all
+    "SELECT (SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority "
+    "AND j.next > {now} ORDER BY j.next, j.id LIMIT 1) AS next"
 )
 
 
@@ -286,7 +286,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
             "bytes": bytes_left,
             "first": -FURTHEST if first is None else first,
         }
-        after = _NEXT.replace("AS next", f"AS next, {tx.dialect.looked} AS looked")
+        after = f"{_NEXT}, {tx.dialect.looked} AS looked"
         batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), Rows("next looked", after, place))
         began = time.monotonic()
         [[_, paused, now_lanes, now]], rows, [[next_, looked]] = yield batch if lanes else Last(batch)
