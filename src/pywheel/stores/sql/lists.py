@@ -92,9 +92,11 @@ class _List:
 
 def _tables(state: State | None, sizes: Sequence[int]) -> Iterator[tuple[str, str, int]]:
     """Yield the tables that may have jobs in a state, its numbers there, and the count of such jobs."""
-    if state in (None, State.DELAYED, State.RUNNING, State.DEAD):
-        # A lease that is over may have left a job delayed, or dead.
-        yield "job", "(0, 1)" if state in (None, State.DELAYED) else "(1)", sizes[0]
+    # A lease that is over may have left a job delayed, or dead. Those that run are never many.
+    if state in (None, State.DELAYED):
+        yield "job", "(0, 1)", sizes[0]
+    elif state in (State.RUNNING, State.DEAD):
+        yield "job", "(1)", 0
     if state is None:
         yield "finished", "(0, 1, 2)", sum(sizes[1:])
     elif state in FINISHED:
