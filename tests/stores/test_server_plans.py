@@ -6,7 +6,18 @@ import pytest
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.queries import GetForecast, GetHistories, GetJob, GetNextDues, GetPage, GetStates, ListEnded, ListJobs
+from pywheel.jobs.queries import (
+    CountJobs,
+    GetForecast,
+    GetHistories,
+    GetJob,
+    GetNextDues,
+    GetPage,
+    GetStates,
+    ListClaims,
+    ListEnded,
+    ListJobs,
+)  # fmt: skip
 from pywheel.stores import Filter, mysql, open, postgres
 
 TERMS = ops.ClaimPolicy(60_000, 3)
@@ -60,7 +71,7 @@ class OfPostgres:
         whole = any("Seq Scan" in line and any(table in line for table in tables) for line in plan)
         sifted = any("Filter: " in line and "(key = " in line for line in plan)  # others were read
         sifted |= any("(state = " in line and "(id = " in line for line in plan)  # all of that state were
-        sifted |= any("Join Filter: " in line and " j." in line for line in plan)  # all were, for each of a list
+        sifted |= any("Join Filter: " in line and "w." in line for line in plan)  # all were, for each of a list
         sifted |= any("Aggregate" in one and "(state = 0)" in two for one, two in zip(plan, plan[2:], strict=False))
         return plan if whole or sifted else None
 
@@ -73,6 +84,11 @@ CALLS = {
     "jobs of a topic": lambda store, ids: store.ask(ListJobs(Filter("t"), 0, 9)),
     "jobs of a key": lambda store, ids: store.ask(ListJobs(Filter(key="k"), 0, 9)),
     "running": lambda store, ids: store.ask(ListJobs(Filter(state=State.RUNNING), 0, 9)),
+    "dead": lambda store, ids: store.ask(ListJobs(Filter("t", State.DEAD), 0, 9)),
+    "edit": lambda store, ids: store.apply([ops.Edit(ids[4], body=b"x")]),
+    "delete": lambda store, ids: store.apply([ops.Delete(ids[4])]),
+    "purge": lambda store, ids: store.apply([ops.Purge(State.DONE, 10**9, "t", 9)]),
+    "counts": lambda store, ids: store.ask(CountJobs()),
     "page by due": lambda store, ids: store.ask(GetPage(Filter("t", due_from=0))),
     "next_dues": lambda store, ids: store.ask(GetNextDues(["t"])),
     "claim by the index": lambda store, ids: store.apply([ops.Claim("t", (), TERMS, "w", 50, limit=50)]),
@@ -89,6 +105,7 @@ CALLS = {
     "claim": lambda store, ids: store.apply([ops.Claim("t", tuple(ids[-50:]), TERMS, "w", 50)]),
     "claim of some that are gone": lambda store, ids: store.apply([ops.Claim("t", (ids[3], 10**9), TERMS, "w", 50)]),
     "due now": lambda store, ids: list(store.notifier("w")._due_now(ids[:50])),
+    "claims of a worker": lambda store, ids: store.ask(ListClaims("w")),
     "reserve": lambda store, ids: store.apply([ops.Reserve("t", 10, TERMS, "w")]),
     "settle": lambda store, ids: store.apply(
         [ops.Ack(1, 1), ops.Nack(2, 1, 0, "e"), ops.Release(3, 1), ops.Touch(4, 1, 9)]

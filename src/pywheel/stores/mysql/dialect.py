@@ -40,7 +40,7 @@ another session has locked. A join with the ids prevents that."""
 _PLANS: Final = (
     (re.compile(r"\b(FROM \w+) j WHERE j\.id (?=IN\b|= )"), r"\1 j FORCE INDEX (PRIMARY) WHERE j.id "),
     (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON (\w\.id = w\.id)"), r"\1 \2 FORCE INDEX (PRIMARY) ON \3"),
-    (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON ([^()]*\bhash = )"), r"\1 \2 FORCE INDEX (hash) ON \3"),
+    (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON ([^()]*\b\2\.hash = )"), r"\1 \2 FORCE INDEX (hash) ON \3"),
     (re.compile(r"\b(FROM \w+) j (WHERE j\.topic = :topic AND j\.hash = )"), r"\1 j FORCE INDEX (hash) \2"),
     (re.compile(r"\b(FROM \w+) j (WHERE j\.state = \d AND j\.(?:topic|next)\b)"), r"\1 j FORCE INDEX (job_next) \2"),
 )

@@ -13,6 +13,7 @@ from pymysql.cursors import Cursor
 
 from ..._errors import StoreBusy
 from ..relational.session import OwnSession, SessionWithin
+from ..sql.dialect import EACH
 from ..sql.statement import Batch, Do, Insert, Rows, Select, Statement
 from ..within import is_async, module_of, wait
 from .connection import AlreadyThere
@@ -143,7 +144,12 @@ class MysqlWithin(SessionWithin):
             return ()
         chosen, _, source = one.text.partition(" FROM ")
         table = "finished" if " finished j " in f" {source}" else "job"
-        text = f"{chosen} FROM {table} j WHERE j.id {{in ids}} AND {source.partition(' WHERE ')[2]}"
+        each = EACH.search(source)
+        if each is None:
+            where = source.partition(" WHERE ")[2]
+        else:  # the row of the list is found: what stands for the job alone must still be true
+            where = " AND ".join(one for one in each[3].split(" AND ") if "w." not in one) + f" {_LOCKED}"
+        text = f"{chosen} FROM {table} j WHERE j.id {{in ids}} AND {where}"
         return self._read(Rows(one.columns, text, {**one.values, "ids": sorted(ids)}))
 
     def _read(self, one: Statement) -> Sequence[Any]:

@@ -12,10 +12,11 @@ from .statement import Do, Select, Steps
 if TYPE_CHECKING:
     from .transaction import Transaction
 
-__all__ = ["Dialect"]
+__all__ = ["EACH", "Dialect"]
 
 _MARK: Final = re.compile(r"\{([a-z]+)(?: ([a-z]+))?(?:: ([a-z_, ]+))?\}")
-_EACH: Final = re.compile(r"\{each ([a-z]+) ([a-z]): ((?:[^{}]|\{[^{}]*\})+)\}")
+EACH: Final = re.compile(r"\{each ([a-z]+) ([a-z]): ((?:[^{}]|\{[^{}]*\})+)\}")
+"""The mark ``{each table j: condition}``."""
 
 
 class Dialect(ABC):
@@ -45,7 +46,7 @@ class Dialect(ABC):
         """Return a template in this database's SQL."""
         found = self._rendered.get(template)
         if found is None:
-            joined = _EACH.sub(lambda match: self.each(*match.groups()), template)
+            joined = EACH.sub(lambda match: self.each(*match.groups()), template)
             found = self._rendered[template] = self.named(_MARK.sub(self._mark, joined))
         return found
 
