@@ -120,8 +120,10 @@ CALLS = {
 )
 def test_what_is_asked_for_is_found_by_an_index_without_statistics(request, monkeypatch, kind, backlog):
     with open(request.getfixturevalue(f"{kind}_server").url()) as store:
-        jobs = [NewJob("t", b"", n, f"{n}" if n % 2 else None if n else "k") for n in range(backlog)]
-        [ids] = store.apply([ops.Put(tuple(jobs))])
+        jobs = tuple(NewJob("t", b"", n, f"{n}" if n % 2 else None if n else "k") for n in range(backlog))
+        [ended] = store.apply([ops.Put(jobs)])
+        store.apply([ops.Cancel(id) for id in ended])
+        [ids] = store.apply([ops.Put(jobs)])
         plans = (OfPostgres if kind == "postgres" else OfMysql)(monkeypatch)
         whole = []
         for name, call in CALLS.items():

@@ -85,9 +85,10 @@ class _List:
                 columns = f"j.id, CASE WHEN {meant} THEN 1 ELSE 0 END AS meant"
                 yield f"SELECT {columns} FROM {table} j WHERE {behind} {order} :rows"
                 continue
-            source = f"topic t {{then}} {table} j ON j.topic = t.id{'' if topic is None else f' AND t.id = {topic}'}"
+            of = "" if topic is None else f"WHERE t.id = {topic} "
             for condition in conditions:
-                yield f"SELECT j.id, 1 AS meant FROM {source} WHERE {condition} AND {behind} {order} :limit"
+                source = f"topic t {{each {table} j: j.topic = t.id AND {condition} AND {behind}}}"
+                yield f"SELECT j.id, 1 AS meant FROM {source} {of}{order} :limit"
 
 
 def _tables(state: State | None, sizes: Sequence[int]) -> Iterator[tuple[str, str, int]]:

@@ -278,9 +278,9 @@ def _purge(tx: Transaction, command: Purge, limit: int) -> Steps[int]:
         topic = numbers[command.topic]
     state = code_of(command.state)
     text = (
-        "SELECT j.id, j.topic FROM topic t {then} finished j ON j.topic = t.id "
-        f"WHERE {'' if topic is None else 't.id = :topic AND '}j.state = :state AND j.ended <= {{now}} - :age "
-        "LIMIT :limit"
+        "SELECT j.id, j.topic FROM topic t "
+        "{each finished j: j.topic = t.id AND j.state = :state AND j.ended <= {now} - :age} "
+        f"{'' if topic is None else 'WHERE t.id = :topic '}LIMIT :limit"
     )
     [found] = yield (Rows("id topic", text, {"topic": topic, "state": state, "age": command.age, "limit": limit}),)
     if not found:
