@@ -76,6 +76,31 @@ class OfPostgres:
         return plan if whole or sifted else None
 
 
+ENDED = {
+    "those that ended last": lambda store: store.ask(ListEnded("t", 0, 9)),
+    "none that ended since": lambda store: store.ask(ListEnded("t", 10**13, 9)),
+    "none that ended long ago": lambda store: store.apply([ops.Purge(State.CANCELLED, 10**12, None, 9)]),
+    "none of a topic that ended long ago": lambda store: store.apply([ops.Purge(State.CANCELLED, 10**12, "t", 9)]),
+}
+
+
+def test_mariadb_reads_few_rows_however_many_jobs_have_ended(mariadb_server):
+    with open(mariadb_server.url()) as store, store._use() as connection:
+
+        def rows_read():
+            [rows] = connection.ask(["SHOW GLOBAL STATUS LIKE 'Handler_read%'"])
+            return sum(int(number) for _, number in rows)
+
+        [ids] = store.apply([ops.Put(tuple(NewJob("t", b"", 0) for _ in range(3_000)))])
+        store.apply([ops.Cancel(id) for id in ids])
+        read = {}
+        for name, call in ENDED.items():
+            before = rows_read()
+            call(store)
+            read[name] = rows_read() - before
+        assert max(read.values()) < 1_000, read
+
+
 CALLS = {
     "get": lambda store, ids: store.ask(GetJob(ids[0])),
     "get by key": lambda store, ids: store.ask(GetJob(("t", "k"))),

@@ -220,13 +220,14 @@ def _by_due(topics: Names, wanted: Asked, after: Position, limit: int) -> Steps[
     groups = yield from priorities_in(topics, wanted.filter.topic)
     if not groups:
         return []
-    sign, behind, order, best = (-1, "<", "DESC", "max") if wanted.newest else (1, ">", "ASC", "min")
+    sign, behind, order = (-1, "<", "DESC") if wanted.newest else (1, ">", "ASC")
     span = {"due": after.due, "id": after.id, "until": wanted.until, "limit": limit}
     within = f"j.next {behind}= :due AND j.next {'>' if wanted.newest else '<'}= :until"
     firsts = Rows(
         "topic priority first",
-        f"SELECT w.topic, w.priority, (SELECT {best}(j.next) FROM job j WHERE j.state = 0 AND j.topic = w.topic "
-        f"AND j.priority = w.priority AND {within}) AS first FROM {{w: topic, priority}}",
+        "SELECT w.topic, w.priority, (SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = w.topic "
+        f"AND j.priority = w.priority AND {within} ORDER BY j.next {order}, j.id {order} LIMIT 1) AS first "
+        "FROM {w: topic, priority}",
         {"w": groups, **span},
     )
     text = (
@@ -246,17 +247,18 @@ def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
     if limit == 0:
         return []
     span = {"since": clamped(query.since), "limit": limit}
-    of = "j.ended >= :since AND j.topic ="
     states = " UNION ALL ".join(f"SELECT {code} AS state" for code in range(len(FINISHED)))
+    order = "ORDER BY j.ended DESC, j.id DESC LIMIT"
+    # The time is not compared in the inner query: MySQL would read all that ended before.
     firsts = Rows(
         "topic state first",
-        "SELECT topic, state, first FROM (SELECT t.id AS topic, s.state AS state, (SELECT max(j.ended) "
-        f"FROM finished j WHERE {of} t.id AND j.state = s.state) AS first FROM topic t CROSS JOIN ({states}) s "
-        f"{'' if query.topic is None else 'WHERE t.name = :name'}) f WHERE first IS NOT NULL",
+        "SELECT topic, state, first FROM (SELECT t.id AS topic, s.state AS state, (SELECT j.ended FROM finished j "
+        f"WHERE j.topic = t.id AND j.state = s.state {order} 1) AS first FROM topic t CROSS JOIN ({states}) s "
+        f"{'' if query.topic is None else 'WHERE t.name = :name'}) f WHERE first >= :since",
         {"name": query.topic, **span},
     )
-    order = "ORDER BY j.ended DESC, j.id DESC LIMIT :limit"
-    text = f"SELECT j.ended, j.id FROM finished j WHERE {of} :topic AND j.state = :state {order}"
+    of = "j.topic = :topic AND j.state = :state AND j.ended >= :since"
+    text = f"SELECT j.ended, j.id FROM finished j WHERE {of} {order} :limit"
 
     def read(group: _Group) -> Statement:
         return Rows("ended id", text, {"topic": group[0], "state": group[1], **span})

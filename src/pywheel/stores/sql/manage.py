@@ -267,26 +267,38 @@ def purge(tx: Transaction, commands: Sequence[Purge]) -> Steps[list[int]]:
     return outcomes
 
 
+_TOGETHER: Final = 32  # topics that are read at once
+_OLD: Final = (
+    "SELECT j.id FROM finished j WHERE j.topic = :topic AND j.state = :state AND j.ended <= {now} - :age "
+    "ORDER BY j.ended, j.id LIMIT :limit"
+)
+# The time is not compared in the inner query: MySQL would read all that ended later.
+_WITH_OLD: Final = (
+    "SELECT topic FROM (SELECT t.id AS topic, (SELECT j.ended FROM finished j WHERE j.topic = t.id "
+    "AND j.state = :state ORDER BY j.ended, j.id LIMIT 1) AS first FROM topic t) f WHERE first <= {now} - :age"
+)
+
+
 def _purge(tx: Transaction, command: Purge, limit: int) -> Steps[int]:
     if command.state is State.DEAD:
         yield from expire_all(tx)
-    topic = None
-    if command.topic is not None:
-        numbers = yield from tx.numbers((command.topic,))
-        if command.topic not in numbers:
-            return 0
-        topic = numbers[command.topic]
     state = code_of(command.state)
-    text = (
-        "SELECT j.id, j.topic FROM topic t "
-        "{each finished j: j.topic = t.id AND j.state = :state AND j.ended <= {now} - :age} "
-        f"{'' if topic is None else 'WHERE t.id = :topic '}LIMIT :limit"
-    )
-    [found] = yield (Rows("id topic", text, {"topic": topic, "state": state, "age": command.age, "limit": limit}),)
-    if not found:
+    values = {"state": state, "age": command.age, "limit": limit}
+    if command.topic is not None:
+        topics = list((yield from tx.numbers((command.topic,))).values())
+    else:
+        [rows] = yield (Rows("topic", _WITH_OLD, values),)
+        topics = [number for [number] in rows]
+    ids: list[int] = []
+    for at in range(0, len(topics), _TOGETHER):
+        answers = yield [Rows("id", _OLD, {**values, "topic": number}) for number in topics[at : at + _TOGETHER]]
+        ids += [id for rows in answers for [id] in rows]
+        if len(ids) >= limit:
+            break
+    if not ids:
         return 0
     text = "SELECT j.id, j.topic FROM finished j WHERE j.id {in ids} AND +j.state = :state {skip j}"
-    [rows] = yield (Rows("id topic", text, {"ids": [id for id, _ in found], "state": state}),)
+    [rows] = yield (Rows("id topic", text, {"ids": sorted(ids[:limit]), "state": state}),)
     yield from _forget(tx, "finished", [id for id, _ in rows])
     for _, number in rows:
         tx.tally.add(number, state + 1, -1)
