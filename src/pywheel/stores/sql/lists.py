@@ -87,7 +87,7 @@ class _List:
                 continue
             of = "" if topic is None else f"WHERE t.id = {topic} "
             for condition in conditions:
-                source = f"topic t {{each {table} j: j.topic = t.id AND {condition} AND {behind}}}"
+                source = f"topic t {{each {table} j: j.topic = t.id AND {condition} AND +{behind}}}"
                 yield f"SELECT j.id, 1 AS meant FROM {source} {of}{order} :limit"
 
 

@@ -226,7 +226,7 @@ def _more(counts: Counts, others: Counts) -> Counts:
 
 def claims(known: Lookup, query: q.ListClaims) -> Steps[list[tuple[int, int]]]:  # noqa: ARG001  (as all readers)
     """Return the receipts of all running jobs of a worker."""
-    text = "SELECT j.id, j.claims FROM worker n {then} job j ON j.state = 1 AND j.worker = n.id WHERE n.name = :name"
+    text = "SELECT j.id, j.claims FROM worker n {each job j: j.state = 1 AND j.worker = n.id} WHERE n.name = :name"
     [rows] = yield (Rows("id claims", text, {"name": query.worker}),)
     return [(id, claims) for id, claims in rows]
 
