@@ -329,6 +329,22 @@ def test_a_queue_that_blocks_refuses_it_and_says_what_to_use(run):
     run(test)
 
 
+@for_drivers(*filter(is_awaited, DRIVERS))
+def test_calls_of_several_tasks_on_one_connection_take_turns(run):
+    """Side by side, a savepoint of one would end that of another: what is refused would undo what is confirmed."""
+
+    async def test(queue, mine):
+        await queue.put("order", key="k")
+        await mine.begin()
+        puts = [queue.put("order", key=key, connection=mine.given) for key in ("k", "a", "k", "b", "k")]
+        found = await asyncio.gather(*puts, return_exceptions=True)
+        await mine.commit()
+        assert [type(one) for one in found] == [JobExists, int, JobExists, int, JobExists]
+        assert [(await queue.get(found[place])).key for place in (1, 3)] == ["a", "b"]
+
+    run(test)
+
+
 @for_drivers(*(name for name in DRIVERS if is_awaited(name) and name not in SQLITE))
 def test_a_task_that_is_cancelled_ends_its_statement_and_the_connection_is_free(run, connect):
     """It waits for a lock: what is cancelled is the driver's call, and what was done is undone before it ends."""

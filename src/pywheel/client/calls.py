@@ -179,7 +179,7 @@ class Calls:
 
     async def _awaited_within(self, connection: object, command: Command[R]) -> R:
         if is_async(connection):
-            return await in_thread(partial(self.apply_within, connection, command))
+            return await in_thread(connection, partial(self.apply_within, connection, command))
         return self.apply_within(connection, command)
 
     def _applied(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any]) -> None:

@@ -180,12 +180,37 @@ def wait(awaitable: Awaitable[R]) -> R:
     return _bridge(awaitable).wait(awaitable)
 
 
-async def in_thread(work: Callable[[], R]) -> R:
-    """Return the result of `work`, run in a thread of its own, in which `wait` may be called.
+class _Turns:
+    """The calls that use one connection, or wait for it."""
 
-    A pool would not do: all its threads might wait for locks of a transaction that needs one more thread. If the task
-    is cancelled, so is the driver's call under way, and the cleanup that `work` then does is awaited.
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.calls = 0
+
+
+_turns: Final[dict[int, _Turns]] = {}
+"""The turns on each connection in use, by its id: not all of them allow a weak reference."""
+
+
+async def in_thread(connection: object, work: Callable[[], R]) -> R:
+    """Return the result of `work`, which uses a connection, run in a thread of its own, in which `wait` may be called.
+
+    Tasks that use one connection take turns: the savepoint of one would end that of another. A pool would not do: all
+    its threads might wait for locks of a transaction that needs one more thread. If the task is cancelled, so is the
+    driver's call under way, and the cleanup that `work` then does is awaited.
     """
+    turns = _turns.setdefault(id(connection), _Turns())
+    turns.calls += 1
+    try:
+        async with turns.lock:
+            return await _in_thread(work)
+    finally:
+        turns.calls -= 1
+        if not turns.calls:
+            del _turns[id(connection)]
+
+
+async def _in_thread(work: Callable[[], R]) -> R:
     bridge, answer = _Bridge(), asyncio.get_running_loop().create_future()
     context = contextvars.copy_context()
 
