@@ -68,6 +68,15 @@ def test_a_cursor_stands_for_its_connection(queue, connection):
     assert queue.store.ask(GetJob(id)).topic == "order"
 
 
+def test_a_connection_of_a_class_of_the_program_is_one_of_sqlite3(queue, path):
+    class Mine(sqlite3.Connection): ...
+
+    with closing(sqlite3.connect(path, factory=Mine)) as connection:
+        id = queue.put("order", connection=connection)
+        connection.commit()
+    assert queue.store.ask(GetJob(id)).topic == "order"
+
+
 def test_a_session_without_a_database_is_refused(queue):
     from sqlalchemy.orm import Session
 

@@ -329,6 +329,21 @@ def test_a_queue_that_blocks_refuses_it_and_says_what_to_use(run):
     run(test)
 
 
+@for_drivers("aiosqlite", "psycopg", "psycopg.AsyncConnection", "asyncpg", "pymysql", "aiomysql")
+def test_a_connection_of_a_class_of_the_program_is_that_of_the_driver(run):
+    """asyncpg and sqlite3 take such a class as an argument."""
+
+    async def test(queue, mine):
+        mine.given.__class__ = type("Mine", (type(mine.given),), {"__slots__": ()})
+        await mine.begin()
+        id = await queue.put("order", connection=mine.given)
+        assert await queue.jobs.list("order") == []
+        await mine.commit()
+        assert (await queue.get(id)).topic == "order"
+
+    run(test)
+
+
 @for_drivers(*filter(is_awaited, DRIVERS))
 def test_calls_of_several_tasks_on_one_connection_take_turns(run):
     """Side by side, a savepoint of one would end that of another: what is refused would undo what is confirmed."""

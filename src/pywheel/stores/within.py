@@ -34,6 +34,7 @@ _GROWTH: Final = 1.3
 _PATIENCE: Final = 600.0  # seconds: after that the workers' own reading finds the job, within a minute of its due time
 _DEPTH: Final = 5
 _ASYNC: Final = ("asyncpg", "aiosqlite", "aiomysql", "asyncmy")
+_DRIVERS: Final = ("sqlite3", "psycopg", "psycopg2", "pymysql", *_ASYNC)
 _AWAITED: Final = (
     "connection=: {} is one of a driver for asyncio: await the call of an AsyncJobQueue, or of queue.aio, on its loop"
 )
@@ -106,8 +107,9 @@ def _behind(found: Any, connection: Any) -> Any:
 
 
 def module_of(connection: object) -> str:
-    """Return the package of a connection's class."""
-    return type(connection).__module__.partition(".")[0]
+    """Return the driver whose class a connection has or inherits; for any other object the package of its class."""
+    packages = [one.__module__.partition(".")[0] for one in connection.__class__.__mro__]
+    return next((package for package in packages if package in _DRIVERS), packages[0])
 
 
 def is_async(connection: object) -> bool:
