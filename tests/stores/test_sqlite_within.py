@@ -8,6 +8,7 @@ import pytest
 
 from pywheel import BadJob, JobQueue, State, StoreBusy, StoreError
 from pywheel.jobs.queries import CountJobs, GetJob
+from pywheel.stores.sqlite.connection import translated
 
 
 @pytest.fixture
@@ -75,6 +76,13 @@ def test_a_connection_of_a_class_of_the_program_is_one_of_sqlite3(queue, path):
         id = queue.put("order", connection=connection)
         connection.commit()
     assert queue.store.ask(GetJob(id)).topic == "order"
+
+
+def test_the_error_of_a_put_beside_the_transaction_says_how_to_put_inside_it(queue, connection, path):
+    connection.execute("BEGIN IMMEDIATE")
+    refused = pytest.raises(StoreBusy, match="takes connection=")
+    with closing(sqlite3.connect(path, timeout=0)) as beside, refused, translated(str(path)):
+        beside.execute("BEGIN IMMEDIATE")
 
 
 def test_a_session_without_a_database_is_refused(queue):

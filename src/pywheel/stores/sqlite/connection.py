@@ -196,7 +196,10 @@ def ours(error: Exception, path: str) -> StoreError | BadJob:
 
 _DAMAGED: Final = "{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`"
 _UNWRITABLE: Final = "{path} cannot be written: mend the permissions of the file and its folder"
-_LOCKED: Final = f"{{path}} was locked by another program for {BUSY_SECONDS:g} s: try again, or stop that program"
+_LOCKED: Final = (
+    f"{{path}} was locked for {BUSY_SECONDS:g} s by another transaction, of this program or another one: end it, or "
+    "try again; a put inside it takes connection="
+)
 _UNSYNCED: Final = (
     "{path}: the disk did not confirm what was written ({error} {name}): look at the disk; if the program ends before "
     "it stores anything else, this may have happened all the same"
