@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         AsyncTopics,
         BulkWords,
         FilterWords,
+        HandlerOptions,
         JobQueue,
         Jobs,
         PageWords,
@@ -132,6 +133,7 @@ __all__ = [
     "Fixed",
     "GiveUp",
     "Handler",
+    "HandlerOptions",
     "Job",
     "JobExists",
     "JobOptions",
@@ -211,8 +213,8 @@ _LATER: Final = {
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
     ),
     **dict.fromkeys(
-        "AsyncJobQueue AsyncJobs AsyncSchedules AsyncTopics BulkWords FilterWords JobQueue Jobs PageWords RetryWords "
-        "ScheduleOptions Scheduled Schedules TaskOptions Topics".split(),
+        "AsyncJobQueue AsyncJobs AsyncSchedules AsyncTopics BulkWords FilterWords HandlerOptions JobQueue Jobs "
+        "PageWords RetryWords ScheduleOptions Scheduled Schedules TaskOptions Topics".split(),
         ".client",
     ),
     **dict.fromkeys(("AsyncTask", "Task", "provided"), ".tasks"),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
-from pywheel import AsyncJobQueue, Change, Job, JobQueue, Ladder, Task, provided
+from pywheel import AsyncJobQueue, Change, Job, JobQueue, Ladder, NotNow, RetryLater, Task, provided
 from pywheel.jobs import AnyRetry, Duration
 from pywheel.tasks.task import AnyTask
 
@@ -84,6 +84,39 @@ queue.task(retry=slow_retry)  # type: ignore[arg-type]  # pyright: ignore[report
 
 queue.task(delay="1m", concurrency="8")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 queue.task(dely="1m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+# A schedule takes the options of a handler, and runs what needs no arguments but the job.
+queue.every("1m", jiter="1s")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+queue.every("1m", delay="1s")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+queue.cron("0 3 * * *", timezone="UTC")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+queue.cron("0 3 * * *", concurrency="8")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@queue.every("15m", jitter="10s", name="sweeping", retry=Ladder("5s"), results=True, limit=None)
+def sweep() -> None: ...
+
+
+@queue.cron("0 3 * * *", tz="Europe/Berlin", overlap="queue", keep_lease=True)
+async def nightly(job: Job) -> None: ...
+
+
+@queue.every("1d")
+@queue.task("report")
+def report(days: int = 1) -> None: ...
+
+
+assert_type(report.put(days=2), int)
+queue.every("1d")(close_order)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+
+# What is provided is what a generator function yields; it takes nothing, or the job.
+queue.provide(by_error)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+queue.provide(key_of)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+
+# A delay is a duration.
+RetryLater(timedelta(minutes=5), "busy", least=True)
+NotNow("2s")
+RetryLater(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+NotNow(b"2s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 # A put is checked against the function.
 assert_type(close_order.put(7), int)

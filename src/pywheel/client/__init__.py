@@ -1,7 +1,7 @@
 """The client: what a program does with jobs."""
 
 from .jobs import AsyncJobs, AsyncTopics, BulkWords, FilterWords, Jobs, PageWords, RetryWords, Topics
-from .program import TaskOptions
+from .program import HandlerOptions, TaskOptions
 from .queue import AsyncJobQueue, JobQueue
 from .schedules import AsyncSchedules, Scheduled, ScheduleOptions, Schedules
 
@@ -12,6 +12,7 @@ __all__ = [
     "AsyncTopics",
     "BulkWords",
     "FilterWords",
+    "HandlerOptions",
     "JobQueue",
     "Jobs",
     "PageWords",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from .._errors import BadJob, BadOption
 from ..clock import Clock
@@ -32,13 +32,15 @@ from . import claims
 from .calls import Calls
 from .schedules import how, schedule_of, taking_the_job
 
-__all__ = ["MAX_BODY", "Place", "Program", "TaskOptions"]
+__all__ = ["MAX_BODY", "HandlerOptions", "Place", "Program", "TaskOptions"]
 
 MAX_BODY: Final = 1 << 20
 _MOST_RESERVED: Final = 1_000_000  # jobs in one claim
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
+_Yields: TypeAlias = Iterator[Any] | AsyncIterator[Any]
+F = TypeVar("F", bound=Callable[[], _Yields] | Callable[[Job], _Yields])
+S = TypeVar("S", bound=Callable[[], Any] | Callable[[Job], Any])
 H = TypeVar("H", bound=Callable[[Job], Any])
 B = TypeVar("B", bound=Before)
 A = TypeVar("A", bound=After)
@@ -46,8 +48,8 @@ D = TypeVar("D", bound=Dead)
 Place: TypeAlias = str | Store | Callable[[], str | Store]
 
 
-class TaskOptions(SharedOptions, total=False):
-    """The options of a task: those of `JobQueue.handler`, and those of `JobQueue.put` for all its jobs."""
+class HandlerOptions(TypedDict, total=False):
+    """The options of a handler. `JobQueue.handler` describes them."""
 
     concurrency: int
     ttr: Duration
@@ -55,8 +57,12 @@ class TaskOptions(SharedOptions, total=False):
     keep_lease: bool
     isolate: bool
     results: bool
-    limit: int | Limit
-    rate: str | Rate
+    limit: int | Limit | None
+    rate: str | Rate | None
+
+
+class TaskOptions(HandlerOptions, SharedOptions, total=False):
+    """The options of a task: those of `JobQueue.handler`, and those of `JobQueue.put` for all its jobs."""
 
 
 class Decorator(Protocol):
@@ -235,8 +241,8 @@ class Program:
         catch_up: CatchUp = "none",
         overlap: Overlap | None = None,
         jitter: Duration = 0,
-        **handler: Any,
-    ) -> Callable[[F], F]:
+        **handler: Unpack[HandlerOptions],
+    ) -> Callable[[S], S]:
         """Return a decorator that runs a function at the multiples of `period` since 1970, in UTC.
 
         The function takes nothing, or the Job, or is a Task whose arguments all have defaults. A worker stores the
@@ -246,7 +252,7 @@ class Program:
         Raises:
             BadJob, BadOption: an argument makes no sense, or the name is taken.
         """
-        return self._declaring(name, timing(period, None, None), how(catch_up, overlap, jitter), handler)
+        return self._declaring(name, timing(period, None, None), how(catch_up, overlap, jitter), dict(handler))
 
     def cron(
         self,
@@ -257,8 +263,8 @@ class Program:
         catch_up: CatchUp = "none",
         overlap: Overlap | None = None,
         jitter: Duration = 0,
-        **handler: Any,
-    ) -> Callable[[F], F]:
+        **handler: Unpack[HandlerOptions],
+    ) -> Callable[[S], S]:
         """Return a decorator that runs a function when a cron expression says, in a time zone.
 
         The expression has five fields, minute, hour, day, month and weekday, or six with seconds first. All else is as
@@ -268,21 +274,21 @@ class Program:
             CronMissing: ``pip install 'pywheel-timer[cron]'``.
             BadJob, BadOption: an argument makes no sense, or the name is taken.
         """
-        return self._declaring(name, timing(None, expression, tz), how(catch_up, overlap, jitter), handler)
+        return self._declaring(name, timing(None, expression, tz), how(catch_up, overlap, jitter), dict(handler))
 
     def _declaring(
         self, given: str | None, when: dict[str, Any], options: dict[str, Any], handler: dict[str, Any]
-    ) -> Callable[[F], F]:
+    ) -> Callable[[S], S]:
         misspelt(handler, {*(self.handler.__kwdefaults__ or ()), *when, *options, "name"} - {"cron"}, "every or cron")
 
-        def declare(function: F) -> F:
+        def declare(function: S) -> S:
             called = schedule_name(getattr(function, "__name__", None) if given is None else given)
             if isinstance(function, AnyTask):
                 if handler:
                     raise BadOption(f"{', '.join(handler)[:80]}: give what is for the handler to @queue.task")
                 said = schedule_of(called, function.job(), declared=function.__module__, **when, **options)
                 self.declared.add(said, function)
-                return cast(F, function)
+                return cast(S, function)
             runs = taking_the_job(function)
             self.declared.add(Schedule(called, called, declared=function.__module__, **when, **options), runs)
             try:
@@ -290,7 +296,7 @@ class Program:
             except BaseException:
                 self.declared.discard(called)
                 raise
-            return cast(F, runs)
+            return cast(S, runs)
 
         return declare
 

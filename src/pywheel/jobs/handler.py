@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from .._errors import BadBody, BadJob, BadOption, BadResult, PywheelError
 from .checks import callable_with, whole
 from .commands import Ack, Cancel, ClaimPolicy, Edit, Nack, Release
-from .durations import delay_ms
+from .durations import Duration, delay_ms
 from .job import Job
 from .limits import Limits
 from .retry import RetryFunction, RetryPolicy, after_losses, asked, checked
@@ -59,7 +59,7 @@ class GiveUp(PywheelError):
 class _Delayed(PywheelError):
     """An error that names a delay, in ms."""
 
-    def __init__(self, delay: Any, message: str = "") -> None:
+    def __init__(self, delay: Duration, message: str = "") -> None:
         super().__init__(message or f"again in {delay}")
         self.delay = delay_ms(delay)
 
@@ -80,7 +80,7 @@ class RetryLater(_Delayed):
     With `least` the policy's own delay is used if it is longer.
     """
 
-    def __init__(self, delay: Any, message: str = "", *, least: bool = False) -> None:
+    def __init__(self, delay: Duration, message: str = "", *, least: bool = False) -> None:
         super().__init__(delay, message)
         self.least = least
 
