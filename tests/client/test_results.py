@@ -83,13 +83,19 @@ def test_what_cannot_be_kept_makes_the_job_dead_at_once(queue):
 
 def test_a_result_says_what_it_is_not(queue):
     queue.handler("t", results=True)(lambda job: b"\xff")
-    id, other = queue.put("t"), queue.put("t", delay="1h")
+    queue.handler("unkept")(lambda job: 5)
+    id, other, unkept = queue.put("t"), queue.put("t", delay="1h"), queue.put("unkept")
     run_due(queue)
     with pytest.raises(BadBody, match=f"the result of job {id} is not JSON"):
         queue.result(id).json()
-    with pytest.raises(BadBody, match=rf"job {other} is delayed and has no result: .*handler\(results=True\)"):
+    with pytest.raises(BadBody, match=rf"job {unkept} is done and has no result: .*handler\(results=True\)"):
+        queue.result(unkept).json()
+    with pytest.raises(BadBody, match=f"job {other} is delayed and has no result yet: wait for it with queue.wait"):
         queue.result(other).json()
     assert not queue.result(other).ended
+    queue.cancel(other)
+    with pytest.raises(BadBody, match=f"job {other} is cancelled and has no result: only a job that is done has one"):
+        queue.result(other).json()
     with pytest.raises(NoSuchJob):
         queue.result(10**9)
 

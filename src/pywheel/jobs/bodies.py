@@ -31,7 +31,8 @@ def decoded(body: bytes, what: str) -> Any:
         return json.loads(body)
     except ValueError as error:  # includes text that is not UTF-8
         if is_encrypted(body):
-            raise NoKey(f"{what} is encrypted, with key {key_of(body)!r:.80}") from None
+            known = f"{what} is encrypted, with key {key_of(body)!r:.80}"
+            raise NoKey(f"{known}: read it with that key in PYWHEEL_KEYS, or in the queue's Keyring") from None
         raise BadBody(f"{what} is not JSON: {error}") from error
 
 

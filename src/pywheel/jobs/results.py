@@ -25,6 +25,15 @@ class Result(NamedTuple):
         """Whether the job is done, dead or cancelled."""
         return not self.state.live
 
+    @property
+    def _why(self) -> str:
+        """The reason why there is no result, or the way to it."""
+        if self.state.live:
+            return " yet: wait for it with queue.wait"
+        if self.state is State.DONE:
+            return ": results are kept by handler(results=True)"
+        return ": only a job that is done has one"
+
     def json(self) -> Any:
         """Return the result's JSON value.
 
@@ -32,7 +41,7 @@ class Result(NamedTuple):
             BadBody: there is no result, or it is not JSON. NoKey, a BadBody, if it is encrypted.
         """
         if self.result is None:
-            raise BadBody(f"job {self.id} is {self.state} and has no result: results are kept by handler(results=True)")
+            raise BadBody(f"job {self.id} is {self.state} and has no result{self._why}")
         return decoded(self.result, f"the result of job {self.id}")
 
 
