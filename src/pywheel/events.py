@@ -51,7 +51,7 @@ _LOGGER: Final = logging.getLogger("pywheel.events")
 
 
 class JobsPut(NamedTuple):
-    """Jobs of a topic were stored durably."""
+    """Jobs of a topic were stored durably. Puts in the caller's own transaction have no such event."""
 
     topic: str
     jobs: int  # number of jobs
