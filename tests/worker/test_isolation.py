@@ -352,6 +352,36 @@ def test_a_child_finds_what_its_worker_can_import_and_puts_into_its_store_under_
         assert other.get(("t", "k")).id == int(child)
 
 
+JOBS = """
+from pywheel import JobQueue
+queue = JobQueue("memory:")
+@queue.before
+def enter(job):
+    queue.put("seen", key="before")
+@queue.handler("t", isolate=True)
+def handle(job):
+    queue.put("seen", key="handler")
+"""
+MAIN = """
+import os
+from views import queue
+from pywheel import Worker
+if __name__ == "__main__":
+    queue.use(os.environ["SHOP_STORE"])
+    Worker({}).run()
+"""
+
+
+@pytest.mark.parametrize("given", ["queue", "queue.aio"])
+def test_a_child_finds_its_queue_also_where_modules_that_it_does_not_import_have_it(queue, start, tmp_path, given):
+    sources = {"jobs": JOBS, "views": "from jobs import queue", "main": MAIN.format(given)}
+    for name, source in sources.items():
+        (tmp_path / f"{name}.py").write_text(source)
+    start(sys.executable, str(tmp_path / "main.py"))
+    assert finished(queue, queue.put("t")).state is State.DONE
+    assert [job.key for job in queue.jobs.list("seen")] == ["before", "handler"]
+
+
 def test_a_child_logs_as_its_worker_does_has_no_input_and_may_start_processes(queue, start, ledger, tmp_path):
     start()
     for deed in ("log", "stdin", "daemon"):

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Final
@@ -115,9 +115,13 @@ def _found(module: str, name: str, wrappers: int) -> Any:
     return found
 
 
-def _used(module: str, name: str, url: str) -> Any:
-    """Return the program's queue, switched to the worker's store if it names another one."""
-    program = getattr(sys.modules.get(module), name, None)
+def _used(places: Sequence[tuple[str, str]], url: str) -> Any:
+    """Return the program's queue, switched to the worker's store if it names another one.
+
+    It is a variable of one of these modules. None if none of them is imported here.
+    """
+    found = (getattr(sys.modules.get(module), name, None) for module, name in places)
+    program = next((queue for queue in found if hasattr(queue, "handlers")), None)
     if program is not None:
         give_keys(program)
         if program.store.secret_url != url:

@@ -127,7 +127,7 @@ class Isolated:
         self._setup: dict[str, Any] = {
             "function": _name(handler.function, "the handler"),
             "retry": None if retry is None else _name(retry, "its retry function"),
-            "program": _place(program),
+            "program": _places(program),
             "results": handler.results,
         }
         self._mutex = threading.Lock()
@@ -392,11 +392,19 @@ def _name(function: Callable[..., Any], what: str) -> tuple[str, str, int]:
     return module, name, count
 
 
-def _place(program: object) -> tuple[str, str, str] | None:
-    """Return the module and the variable of a program, and its store's URL, for children. None if no module has it."""
+def _places(program: object) -> tuple[list[tuple[str, str]], str] | None:
+    """Return the modules and variables that have a program, or its twin, and its store's URL. None if no module has it.
+
+    A child imports only some of these modules: not this one's main module, nor those that import the handler's.
+    """
+    if program is None:
+        return None
+    kinds = set(type(program).__mro__) - {object}
+    places = [
+        (module_name, name)
+        for module_name, module in list(sys.modules.items())
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if value is program or (not kinds.isdisjoint(type(value).__mro__) and vars(value) is vars(program))
+    ]
     url = getattr(getattr(program, "store", None), "secret_url", None)
-    for module_name, module in list(sys.modules.items()):
-        for name, value in list(getattr(module, "__dict__", {}).items()):
-            if value is program and program is not None:
-                return module_name, name, str(url)
-    return None
+    return (places, str(url)) if places else None
