@@ -84,7 +84,9 @@ def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
         if application != APPLICATION or found.version != len(MIGRATIONS):
             [tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             if application != APPLICATION and (tables or found.version or application):
-                raise NotAStore(f"{path} is a database of another program: give the jobs a file of their own")
+                unmarked = not (application or found.version)
+                beside = f"; for both in one, pywheel.stores.sqlite.adopt({path!r})" if unmarked else ""
+                raise NotAStore(f"{path} is a database of another program: give the jobs a file of their own{beside}")
             found.refuse(len(MIGRATIONS), path)
         if found.version == 0:
             if not create:
