@@ -58,6 +58,7 @@ def test_a_new_version_that_kills_its_process_leaves_the_old_workers_at_work_unt
     shop.version("crashing")
     supervisor.send_signal(signal.SIGHUP)
     until(lambda: shop.said("the new version does not start; 2 workers of the old one go on"))
+    assert not shop.said("the next one starts")
     assert shop.up() == first
     id = shop.queue.put("t", b"x")
     assert finished(shop.queue, id).state is State.DONE

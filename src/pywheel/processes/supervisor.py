@@ -185,13 +185,14 @@ class Supervisor:
         pause = min(_BACKOFF[0] * 2 ** min(self._deaths - 1, 20), _BACKOFF[1])
         now = time.monotonic()
         self._start_at = min(self._start_at, now + pause) if self._start_at > now else now + pause  # as logged before
-        loop = f": a crash loop, {self._deaths} in a row" if self._deaths >= _LOOP else ""
-        said = "worker %d ended after %.1f s: %s; the next one starts in %.1f s%s"
-        _LOGGER.log(level, said, worker.pid, lived, why, pause, loop)
+        then = f"the next one starts in {pause:.1f} s"
+        if self._deaths >= _LOOP:
+            then += f": a crash loop, {self._deaths} in a row"
         if self._renew and not worker.ready and worker not in self._renew:
-            said = "the new version does not start; %d workers of the old one go on, and nothing more is replaced"
-            _LOGGER.error(said, len(self._renew))
+            level, old = logging.ERROR, len(self._renew)
+            then = f"the new version does not start; {old} workers of the old one go on, and nothing more is replaced"
             self._renew = []
+        _LOGGER.log(level, "worker %d ended after %.1f s: %s; %s", worker.pid, lived, why, then)
 
     def _give_up(self, worker: _WorkerProcess) -> None:
         """End with an error: no worker was ever up, and the next one would fail in the same way."""
