@@ -19,6 +19,8 @@ NOT_INTEGERS = [
     np.array([1, 2, 3], "datetime64[ms]"),
     np.array([1, 2, 3], "timedelta64[ms]"),
     np.zeros(3, [("a", "i8")]),
+    np.zeros(3, "V0"),
+    np.zeros(3, []),
     [1.0, 2.0, 3.0],
     [True, False, True],
     ["1", "2", "3"],

@@ -1007,7 +1007,7 @@ cdef class Words:
     cdef int open(self, object values, int flags) except -1:
         PyObject_GetBuffer(values, &self.view, flags)
         self.is_open = True
-        self.n = self.view.len // self.view.itemsize
+        self.n = <uint64_t>self.view.len // sizeof(uint64_t)    # not by an itemsize, which may be 0
         self.at = <uint64_t *>self.view.buf
         return 0
 
