@@ -19,7 +19,7 @@ def test_cancel_releases_the_item_before_it_returns(any_core):
     assert released == ["a"]
 
 
-@pytest.mark.parametrize("use", ["come and go", "move"])
+@pytest.mark.parametrize("use", ["come and go", "move", "go late"])
 def test_a_wheel_keeps_its_size_while_timers(wheel_class, use):
     wheel = wheel_class()
     empty = sys.getsizeof(wheel)
@@ -27,6 +27,10 @@ def test_a_wheel_keeps_its_size_while_timers(wheel_class, use):
     for number in range(12_000):
         if use == "move":
             wheel.reschedule(handles[number % 10], 30_000 + number)
+        elif use == "go late":
+            late = wheel.schedule(0, 7)
+            assert wheel.advance(0, 0) == []
+            assert wheel.cancel(late)
         else:
             wheel.cancel(wheel.schedule(30_000 + number, 7))
         if number == 2_000:

@@ -227,6 +227,8 @@ cdef inline int reserve_scratch(wheel_t *w, uint64_t room) noexcept nogil:
 cdef inline int reserve_ready(wheel_t *w, uint64_t more) noexcept nogil:
     cdef uint32_t *grown
     cdef uint64_t i, room
+    if w.ready_live == 0:               # the others were cancelled
+        w.ready_begin = w.ready_end = 0
     if w.ready_end + more <= w.ready_room:
         return 0
     if w.ready_begin:
