@@ -265,3 +265,41 @@ def test_a_timer_of_the_twin_whose_cancel_was_interrupted_says_whether_it_is_the
         with suppress(KeyboardInterrupt), traced(intrusion):
             timer.cancel()
         assert timer.active() is timer.reset() is (timer in timers.pending())
+
+
+@pytest.fixture(params=CORES)
+def either(request):
+    """Both implementations: a timer is moved by one of them, and its driver is woken in Python."""
+    return load_package(request.param)
+
+
+MOVES = {"reset": lambda timer: timer.reset(1), "reschedule": lambda timer: timer.reschedule(1)}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_timer_is_not_late_whose_move_was_interrupted(either, move):
+    for intrusion in at_each_place((*AIO, "timers/_pure_timer.py"), interrupt):
+        loop, now, calls = asyncio.SelectorEventLoop(), 0, []
+        loop.time = lambda: now  # noqa: B023 - as it is then
+        timers = either.AsyncTimers(loop)
+        timer = timers.call_later(1000, calls.append, 1)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            MOVES[move](timer)
+        assert timer.when() in (1, 1000)
+        now = timer.when()
+        for _ in range(4):
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        loop.close()
+        assert calls == [1], intrusion.left
+
+
+def test_a_thread_wakes_for_a_timer_whose_move_was_interrupted(either):
+    for intrusion in at_each_place(("timers/_thread.py",), interrupt):
+        with either.ThreadTimers() as timers:
+            called = threading.Event()
+            timer = timers.call_later(1000, called.set)
+            until(lambda: timers._wake_before < 2**62)
+            with suppress(KeyboardInterrupt), traced(intrusion):
+                timer.reset(0)
+            assert called.wait(30)

@@ -123,6 +123,18 @@ class Timer:
     def _rearm(self, ns: int, planned: int) -> bool:
         driver = self._driver
         tick = driver._ceil(ns)
+        try:
+            moved = self._move(tick, planned)
+            if moved and tick < driver._wake_before:
+                driver._sooner()
+        except BaseException:  # an interrupt must not leave the driver asleep
+            driver._sooner()
+            raise
+        return moved
+
+    def _move(self, tick: int, planned: int) -> bool:
+        """Move it in the wheel, or put it there again while its callback runs; return False if it has ended."""
+        driver = self._driver
         with driver._lock:
             if self._state == PENDING:
                 if not driver._wheel.reschedule(self._handle, tick):  # a cancel was interrupted
@@ -134,8 +146,6 @@ class Timer:
             else:
                 return False
             self._plan(planned)
-        if tick < driver._wake_before:
-            driver._sooner()
         return True
 
     def _release(self) -> None:

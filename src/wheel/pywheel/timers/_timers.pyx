@@ -337,7 +337,7 @@ cdef bint rearm(Timer self, uint64_t ns, uint64_t planned) except -1:
     if problem:
         refuse(driver, problem)
     if tick < read_shared(&driver.wake_before):
-        driver._sooner()
+        wake_for_moved(driver)
     return True
 
 
@@ -790,6 +790,16 @@ cdef int wake(Driver self, Timer timer) except -1:
         self._sooner()
     except BaseException:
         timer.cancel()
+        raise
+    return 0
+
+
+cdef int wake_for_moved(Driver self) except -1:
+    """Wake the driver for a timer that is due earlier now. An interrupt must not leave it asleep."""
+    try:
+        self._sooner()
+    except BaseException:
+        self._sooner()
         raise
     return 0
 
