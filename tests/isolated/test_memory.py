@@ -38,3 +38,9 @@ def test_an_operation_without_memory_raises_memory_error_and_loses_no_timer(impl
 @pytest.mark.parametrize("implementation", [*NATIVE, "pure"])
 def test_an_allocation_that_fails_in_a_turn_of_the_loop_costs_one_callback_at_most(implementation):
     run_well(script("loop_nomemory_child.py"), implementation)
+
+
+@NEEDS_TESTCAPI
+@pytest.mark.parametrize("implementation", NATIVE)
+def test_an_allocation_that_fails_in_a_turn_of_timers_costs_no_call(implementation):
+    run_well(script("timers_nomemory_child.py"), implementation)

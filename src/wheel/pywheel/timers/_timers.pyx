@@ -377,7 +377,8 @@ cdef bint again(Driver self, PeriodicTimer timer, uint64_t now, bint *late) exce
                 late[0] = timer.behind
     if failed:
         raise MemoryError
-    draw(timer)
+    if index:
+        draw(timer)
     return index != 0
 
 
@@ -836,18 +837,18 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -
         timer = next_due(self, now, most - done if whole else 0, &late)
         if timer is None:
             break
-        if late:
-            behind.append(timer)
         done += call(self, timer)
+        if late:                        # not earlier: without memory for that, its next turn finds it in the wheel
+            behind.append(timer)
     if not whole and is_left(self):
         behind = []                     # their turn comes after the other timers; they are in the wheel
     while behind and done < most:       # one call each, until none has missed a call
         batch, behind = behind, []
         for timer in batch:
             if done < most and again(self, <PeriodicTimer>timer, now, &late):
+                done += call(self, timer)
                 if late:
                     behind.append(timer)
-                done += call(self, timer)
     return done
 
 
