@@ -227,3 +227,26 @@ def test_the_drivers_wake_up_call_keeps_no_callers_context(pywheel, run):
             assert Value.alive == 0
 
     run(main)
+
+
+def test_a_timer_that_its_callback_resets_runs_in_the_same_context_again(pywheel, run):
+    seen = []
+
+    async def main():
+        def callback():
+            seen.append(variable.get())
+            variable.set(len(seen))
+            if len(seen) < 3:
+                timer.reset(0.001)
+            else:
+                done.set()
+
+        variable.set("outer")
+        done = asyncio.Event()
+        async with pywheel.AsyncTimers() as timers:
+            timer = timers.call_later(0.001, callback)
+            await done.wait()
+        assert variable.get() == "outer"
+
+    run(main)
+    assert seen == ["outer", 1, 2]

@@ -929,13 +929,12 @@ cdef bint call(Driver self, Timer timer) except -1:
 
 
 cdef inline object use_context(ContextTimer timer, object variables, PyObject *made):
-    """Return a context made from a timer's variables. A timer that is called again keeps it."""
+    """Return a context made from a timer's variables. The timer keeps it: its callback may have it called again."""
     cdef object context = <object>made
     Py_DECREF(made)
-    if type(timer) is PeriodicTimer:
-        with critical_section(timer.driver.wheel):
-            if timer.context is variables:      # otherwise it was released meanwhile
-                timer.context = context
+    with critical_section(timer.driver.wheel):
+        if timer.context is variables:          # otherwise it was released meanwhile
+            timer.context = context
     return context
 
 
