@@ -1,5 +1,6 @@
 """Pools with enough timers to be memory mappings of their own, on Linux; these move as they grow."""
 
+import importlib.util
 import os
 import sys
 
@@ -94,3 +95,27 @@ def test_a_large_pool_that_finds_no_room_to_grow_raises_memory_error_and_loses_n
 
 def test_large_pools_are_given_back_by_clear_and_with_their_wheel():
     run_well("-c", GROW + GIVEN_BACK)
+
+
+WITHOUT_A_BITMAP = """
+import _testcapi
+
+for start in range(4):
+    for first, more in ((0, 400_000), (200_000, 400_000), (200_000, 10**6)):
+        wheel = KeyWheel()
+        grow(wheel, first)
+        _testcapi.set_nomemory(start, start + 1)
+        try:
+            wheel.reserve(more)
+        except MemoryError:
+            pass
+        _testcapi.remove_mem_hooks()
+        grow(wheel, first + 1000)
+        grow(wheel, first + 250_000)
+        check(wheel)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python comes without _testcapi")
+def test_a_pool_that_got_a_mapping_and_no_bitmap_for_it_grows_by_less():
+    run_well("-c", GROW + WITHOUT_A_BITMAP)

@@ -170,11 +170,11 @@ cdef inline void *aligned_resize(void **block, void *old, size_t used, size_t si
 cdef inline void *large_resize(void **block, size_t *mapped, void *old, size_t used, size_t size) noexcept nogil:
     """As aligned_resize, but from MAP_FROM bytes on the block is a mapping of `*mapped` bytes (before: 0)."""
     cdef void *grown
+    if size <= mapped[0]:       # less than that is asked for after a call that found no memory for its bitmap
+        return old
     if size < MAP_FROM:
         return aligned_resize(block, old, used, size)
     size = (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1)
-    if size == mapped[0]:
-        return old
     grown = map_block(old if mapped[0] else NULL, mapped[0], size)
     if grown == NULL:
         return NULL
