@@ -20,3 +20,4 @@ cdef class TimingWheel(_Wheel):
 
 cdef class KeyWheel(_Wheel):
     cdef PyThread_type_lock gate
+    cdef int process                    # that made the gate, as `busy` says it

@@ -140,8 +140,19 @@ cdef int begin_bulk(KeyWheel self) except -1:
     """Take the wheel for a bulk call; until `end_bulk` it calls no Python code."""
     with critical_section(self):
         pass_gate(self)
+        if unlikely(self.process != forks):
+            new_gate(self)
         self.busy = forks
         PyThread_acquire_lock(self.gate, WAIT_LOCK)
+    return 0
+
+
+cdef int new_gate(KeyWheel self) except -1:
+    """Make a gate that is free: a thread of the parent may have been in the old one, on its way through, at a fork."""
+    cdef PyThread_type_lock gate = PyThread_allocate_lock()
+    if gate == NULL:
+        raise MemoryError
+    self.gate, self.process = gate, forks       # a lock that is held cannot be freed everywhere
     return 0
 
 
@@ -687,9 +698,7 @@ cdef class KeyWheel(_Wheel):
     """
 
     def __cinit__(self):
-        self.gate = PyThread_allocate_lock()
-        if self.gate == NULL:
-            raise MemoryError
+        new_gate(self)
 
     def __dealloc__(self):
         if self.gate != NULL:
