@@ -1,6 +1,7 @@
 """timeout on asyncio's loop and uvloop: all on a wheel, for which the loop has one timer."""
 
 import asyncio
+import copy
 import gc
 import itertools
 import time
@@ -402,3 +403,15 @@ def test_a_pending_timeout_keeps_its_task_alive(pywheel, loop):
     ended = []
     loop.run_until_complete(main())
     assert ended == [True]
+
+
+def test_a_timeout_is_not_copied(pywheel, loop):
+    async def main():
+        async with pywheel.timeout(FAR) as timeout:
+            for duplicate in (copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match="copy"):
+                    duplicate(timeout).reschedule(None)
+            timeout.reschedule(None)
+
+    loop.run_until_complete(main())
+    gc.collect()

@@ -530,6 +530,9 @@ cdef class Timeout:
         self.deadline = when
         self.state = CREATED
 
+    def __reduce__(self):
+        raise TypeError("cannot copy or pickle a timeout")      # the wheel refers to one of them
+
     @cython.critical_section
     def when(self):
         """Return the time at which the task is cancelled, None for never."""
