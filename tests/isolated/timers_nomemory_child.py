@@ -28,10 +28,12 @@ def calls_with_a_failure(pywheel, start):
         jitter = 0 if number < 21 else 0.5
         numbers[timers.call_every(1, call, number, missed=POLICIES[number % 3], jitter=jitter)] = number
     clock.jump(4.6)
+    floats = [number / 7 for number in range(500)]  # CPython has none in stock then
     with suppress(MemoryError):
         _testcapi.set_nomemory(start, start + 1)
         timers.run_due()
     _testcapi.remove_mem_hooks()
+    del floats
     before = calls.copy()
     timers._check()
     timers.run_due()

@@ -361,7 +361,10 @@ cdef class PeriodicTimer(ContextTimer):
 
 cdef inline int draw(PeriodicTimer timer) except -1:
     if timer.jitter:
-        timer.lateness = <int64_t>(<double>_random.random() * timer.jitter)
+        try:
+            timer.lateness = <int64_t>(<double>_random.random() * timer.jitter)
+        except MemoryError:             # the last one serves again: the call that is planned already must not be lost
+            pass
     return 0
 
 
