@@ -525,7 +525,7 @@ cdef class TimingWheel(_Wheel):
             TypeError: an argument is not an int.
             OverflowError: now is out of range.
             ValueError: now lies before the present `now`, or limit is negative.
-            MemoryError: `now` has moved; nothing is lost, and another advance goes on.
+            MemoryError: `now` may have moved; nothing is lost, and another advance goes on.
 
         O(timers expired and cascaded), however many ticks pass.
         """
@@ -773,7 +773,7 @@ cdef class KeyWheel(_Wheel):
             TypeError: an argument is not an int.
             OverflowError: now is out of range.
             ValueError: now lies before the present `now`, or limit is negative.
-            MemoryError: `now` has moved; nothing is lost, and another advance goes on.
+            MemoryError: `now` may have moved; nothing is lost, and another advance goes on.
 
         O(timers expired and cascaded), however many ticks pass.
         """

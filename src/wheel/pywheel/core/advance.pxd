@@ -242,7 +242,7 @@ cdef inline bint is_short(const wheel_t *w, uint64_t limit) noexcept nogil:
 cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept nogil:
     """Go to tick `now` >= w.now and collect what is due until `limit` timers are ready, for wheel_pop.
 
-    -1 if memory is out: `now` has moved, nothing is lost, and the same call goes on.
+    -1 if memory is out: `now` may have moved, nothing is lost, and the same call goes on.
     O(timers collected and cascaded), whatever the distance.
     """
     if must_wait(w, NEVER) and collect_until(w, w.now, NEVER, NEVER):
