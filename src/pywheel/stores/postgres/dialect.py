@@ -51,7 +51,7 @@ class PostgresDialect(ServerDialect):
 
     take = _TAKE
     looked = "current_setting('pywheel.looked')::int"
-    bytes_in_lists = True
+    bytes_in_lists = 1 << 24
 
     kinds: ClassVar[Mapping[str, str]] = {
         **ServerDialect.kinds,

@@ -27,8 +27,8 @@ class Dialect(ABC):
     lock: ClassVar[str] = "FOR UPDATE OF {}"
     skip: ClassVar[str] = "FOR UPDATE OF {} SKIP LOCKED"
     then: ClassVar[str] = "JOIN"
-    bytes_in_lists = False
-    """Whether lists of values may have columns of bytes, `WriteJobs` in particular."""
+    bytes_in_lists: ClassVar[int] = 0
+    """How many bytes a list of values may have in all, in columns of bytes."""
     take = ""
     """A statement that claims the first due jobs of a topic and priority, if the database has one for that.
 

@@ -81,7 +81,7 @@ _Step = tuple[Statement, Callable[[Transaction, Any], Iterable[int]] | None, set
 class _Kinds:
     """The receipts of commands, by kind of change."""
 
-    def __init__(self, commands: Sequence[Any], *, bytes_in_lists: bool) -> None:
+    def __init__(self, commands: Sequence[Any], *, bytes_in_lists: int) -> None:
         self.acks: list[tuple[int, int]] = []
         self.acks_with: list[tuple[int, int, bytes]] = []
         self.results: dict[int, bytes] = {}  # written once their jobs are finished
@@ -92,7 +92,8 @@ class _Kinds:
             kind, id, claims = type(command), command.id, command.claims
             if id not in IDS or claims not in IDS:
                 continue  # no job has such a receipt
-            if kind is Ack and command.result is not None and bytes_in_lists:
+            if kind is Ack and command.result is not None and len(command.result) < bytes_in_lists:
+                bytes_in_lists -= len(command.result)
                 self.acks_with.append((id, claims, command.result))
             elif kind is Ack:
                 self.acks.append((id, claims))
