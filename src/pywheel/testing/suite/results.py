@@ -41,7 +41,7 @@ class ResultTests(StoreTests):
         ids = [self.put(key=f"k{n}" if n % 2 else None) for n in range(40)]
         jobs = {job.id: job for job in self.reserve()}
         results = [None if n % 3 == 0 else b"%d" % n for n in range(40)]
-        results[4], results[20], results[22] = bytes(range(256)) * 300, b"", bytes(range(256)) * 300  # 77 kB each
+        results[4], results[20], results[22] = bytes(range(256)) * 256, b"", b"x" * RESULT_MOST
         acks = [Ack(id, jobs[id].claims, result) for id, result in zip(ids, results, strict=True)]
         assert self.store.apply(acks) == [True] * 40
         assert [self.last(id).result for id in ids] == results
