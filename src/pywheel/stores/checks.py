@@ -24,6 +24,7 @@ __all__ = [
     "checked",
     "clamped",
     "fingerprinted",
+    "held",
     "in_range",
     "lately",
     "note_name",
@@ -31,6 +32,7 @@ __all__ = [
     "same_ids",
     "sound",
     "storable",
+    "twice",
 ]
 
 Check = Callable[[Any, str], object]
@@ -122,6 +124,18 @@ def storable(error: str | None) -> str | None:
 
 
 # ---- puts that were there before ------------------------------------------------------------------------------------
+
+
+def held(id: int, key: str | None) -> JobExists:
+    """Return the refusal of a put whose key belongs to a live job."""
+    return JobExists(
+        f"job {id} has the key {key!r:.82} already and is live: a put with replace changes one that waits", id
+    )
+
+
+def twice(key: str | None) -> JobExists:
+    """Return the refusal of a put of two jobs with one key."""
+    return JobExists(f"two of the jobs put have the key {key!r:.82}", 0)
 
 
 def lately(id: int, key: str | None, ago: int, dedupe_for: int | None) -> JobExists:

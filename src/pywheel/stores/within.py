@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 from .._errors import BadJob, JobExists, PywheelError, StoreError
 from ..jobs.commands import Put
 from ..jobs.job import Job, State
+from .checks import held
 
 __all__ = ["CommitWatch", "driver_connection", "in_thread", "is_async", "module_of", "taken", "wait"]
 
@@ -125,7 +126,7 @@ def taken(put: Put, get: Callable[[tuple[str, str]], Job | None]) -> JobExists |
             continue
         yields = new.parent == (holder.id, holder.claims) if holder.state is State.RUNNING else new.replace
         if not yields:
-            return JobExists(f"job {holder.id} has the key {str(new.key)[:80]!r} already and is live", holder.id)
+            return held(holder.id, new.key)
     return None
 
 

@@ -23,7 +23,7 @@ from ...jobs import commands as c
 from ...jobs.job import OF_NEW_JOB, Due, NewJob
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import looked_at, note_of
-from ..checks import lately, same_ids, storable
+from ..checks import held, lately, same_ids, storable, twice
 from . import records
 from .connection import as_json, encoded, given
 from .records import STATES, from_id, jobs_of, packed_job, score, to_ids
@@ -237,10 +237,7 @@ def _ids(command: c.Put | c.Import, answer: Any) -> Any:
     new = job if isinstance(job, NewJob) else job.new
     if code == _LATELY:
         return lately(holder, new.key, ago[0], new.dedupe_for)
-    key = (new.key or "")[:80]
-    if code == _TWICE:
-        return JobExists(f"two of the jobs put have the key {key!r}", 0)
-    return JobExists(f"job {holder} has the key {key!r} already and is live", holder)
+    return twice(new.key) if code == _TWICE else held(holder, new.key)
 
 
 def _changed(_: Any, answer: Any) -> bool:

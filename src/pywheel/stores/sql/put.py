@@ -14,7 +14,7 @@ from ..._errors import JobExists, NonceTaken
 from ...jobs import lifecycle
 from ...jobs.commands import NONCES_FORGOTTEN, Import, Put
 from ...jobs.job import OF_NEW_JOB, Imported, NewJob, State
-from ..checks import fingerprinted, lately, same_ids, storable
+from ..checks import fingerprinted, held, lately, same_ids, storable, twice
 from .read import PASSED_LAPSED
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
 from .schema import OUTCOMES, code_of
@@ -254,12 +254,12 @@ def _refusal(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[_Name, _H
         name = job.topic, job.key
         if name in seen:
             if not job.replace:
-                return JobExists(f"two of the jobs put have the key {job.key[:80]!r}", 0)
+                return twice(job.key)
             continue
         seen.add(name)
         holder = holders.get(name)
         if holder is not None and not holder.yields(job):
-            return JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
+            return held(holder.id, job.key)
         if holder is None and job.dedupe_for is not None:
             refusal = yield from _ended_lately(tx, *name, job.dedupe_for)
             if refusal is not None:
