@@ -119,7 +119,7 @@ class JobQueue(_Queue, Applies):
             replace: if a delayed job has the key, let it take these values. It keeps its id.
             ttr: how long the handler may run, more than 0; default: the handler's ttr.
             max_attempts: how often the job is tried; default: the number in the handler's retry policy.
-            headers: text by name, for the handler.
+            headers: text by name, for the handler; up to 65,536 characters in all.
             to: the destination of an outlet: an http or https URL, or a name in the outlet's own words. It is kept as
                 the header "to".
             traceparent: the caller's W3C trace context, for the handler.

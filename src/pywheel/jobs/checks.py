@@ -33,6 +33,7 @@ FURTHEST: Final = 2**62
 """The bound of times and durations: two of them can be added in 64 bits."""
 LONGEST_NAME: Final = 16_384  # characters of a topic or a key
 _NEAREST: Final = -FURTHEST
+_TEXTS_MOST: Final = 65_536  # characters of all headers of a job
 
 
 def name(value: Any, what: str, *, error: type[PywheelError] = BadJob) -> str:
@@ -96,6 +97,11 @@ def text_by_name(values: Mapping[Any, Any], name: str) -> None:
     for one, value in values.items():
         text(one, f"the name of a {name}")
         text(value, f"a {name}")
+    length = sum(map(len, values)) + sum(map(len, values.values()))
+    if length > _TEXTS_MOST:
+        raise BadJob(
+            f"{name}s have up to {_TEXTS_MOST} characters in all, not {length}: put what is long into the body"
+        )
 
 
 def signature(function: Callable[..., Any], *, wrapped: bool = True) -> inspect.Signature:

@@ -77,7 +77,7 @@ class ArgumentTests(StoreTests):
         fields: dict[str, list[Any]] = {
             "key": [1, b"t", "\ud800"],
             "body": ["text", None, 1],
-            "headers": [{"a": 1}, "a", [("a", "1")]],
+            "headers": [{"a": 1}, "a", [("a", "1")], {"a": "x" * 65_536}],
         }
         for name, values in fields.items():
             self.bad(*(c.Put((NewJob("t", b"", NOW)._replace(**{name: wrong}),)) for wrong in values))
