@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pywheel import JobExists, JobQueue
+from pywheel import JobExists, JobQueue, StoreBusy
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
@@ -89,7 +89,8 @@ def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shar
         with open(shared_url) as store:
             for number in range(puts):
                 key, body = f"{putter}-{number // 4 % 5}", str(number).encode()
-                last[put(store, body, key)] = body
+                with contextlib.suppress(StoreBusy):  # no lock in time on a busy machine: nothing was stored
+                    last[put(store, body, key)] = body
 
     def reserving():
         with open(shared_url) as store:
