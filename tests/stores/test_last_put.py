@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pywheel import JobExists, JobQueue, StoreBusy
+from pywheel import JobExists, JobQueue
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
@@ -82,17 +82,14 @@ def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shar
         pytest.skip("MariaDB 10.11 may crash, by what its workers are woken with, if they are woken that often")
     # On servers the tests above, and those of snapshots, know at which moments.
     puts = 2_000 if shared_url.startswith("sqlite:") else 700
-    delivered, last, refused = {}, {}, []
+    delivered, last = {}, {}
     stopped = threading.Event()
 
     def putting(putter):
         with open(shared_url) as store:
             for number in range(puts):
                 key, body = f"{putter}-{number // 4 % 5}", str(number).encode()
-                try:
-                    last[put(store, body, key)] = body
-                except StoreBusy:  # nothing was stored
-                    refused.append(body)
+                last[put(store, body, key)] = body
 
     def reserving():
         with open(shared_url) as store:
@@ -114,4 +111,3 @@ def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shar
     last.pop(None, None)
     lost = {id for id in last if delivered[id] != last[id]}
     assert not lost, f"{len(lost)} of {len(last)}"
-    assert len(refused) < 3, "puts find no lock in time, and not only once on a busy machine"

@@ -1,7 +1,9 @@
 """The fair turn to write, between stores and between processes: advice, for which nobody waits long."""
 
+import contextlib
 import os
 import signal
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -167,6 +169,23 @@ def test_a_stopped_process_in_its_turn_holds_nobody_up(page, other, turn_naps):
     other.go_on()
     other.give_turn()
     assert run(page)
+
+
+def test_a_writer_out_of_turn_that_meets_a_lock_waits_for_its_turn_again(path, other, pool):
+    """Else it would lose the lock to those who take turns, until its time is over."""
+    with open(f"sqlite:///{path}") as store, contextlib.closing(sqlite3.connect(path)) as foreign:
+        put(store)
+        other.take_turn()
+        other.stop()
+        foreign.execute("BEGIN IMMEDIATE")
+        asked = pool.submit(put, store)
+        page = store._presence.page
+        until(lambda: page._stalled is not None)
+        other.go_on()
+        other.give_turn()
+        until(lambda: page.held)
+        foreign.rollback()
+        assert asked.result(60)
 
 
 def test_a_stopped_process_that_waits_holds_nobody_up(page, other):

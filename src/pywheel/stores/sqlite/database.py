@@ -28,6 +28,7 @@ _R = TypeVar("_R")
 
 ORDINARY: Final = (*FOREIGN, StoreError, BadJob, TypeError, ValueError)
 """Errors of commands and of SQLite; all others come from a signal handler."""
+_OUT_OF_TURN: Final = 0.25  # seconds for which a writer waits for SQLite's lock before it waits for its turn again
 _LOOK: Final = 0.25  # seconds between looks whether the files are still the same
 _IDLE: Final = 4  # readers kept
 _FORK_SECONDS: Final = 1.0  # for which a fork waits for reads under way before it interrupts them
@@ -67,6 +68,17 @@ class Database:
         StoreBusy if the turn did not come, StoreClosed, StoreTooNew; StoreReplaced if the file is not the one that was
         opened. If `work` raises, its transaction is rolled back.
         """
+        patience = min(until, time.monotonic() + BUSY_SECONDS)
+        while True:
+            try:
+                return self._write(until, work, args)
+            except sqlite3.OperationalError as error:
+                # A writer out of turn loses SQLite's lock to those who take turns, again and again.
+                met_lock = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY
+                if not (met_lock and self._hurried) or time.monotonic() >= patience:
+                    raise
+
+    def _write(self, until: float, work: Callable[..., _R], args: tuple[Any, ...]) -> _R:
         connection = self.open(until)
         page = self._page()
         # Twice: a signal handler that raises may end the first `leave` at any point, even before its first step.
@@ -76,8 +88,9 @@ class Database:
                 now = time.monotonic()
                 if now >= self._look_at or not page.alone:  # another process may have upgraded the file
                     self._look(connection)
-                if self._hurried or until - now < BUSY_SECONDS / 2:
-                    self._limit(connection, until - now)
+                seconds = until - now if page.held else min(_OUT_OF_TURN, until - now)
+                if self._hurried or seconds < BUSY_SECONDS / 2:
+                    self._limit(connection, seconds)
                 self._clean = False
                 try:
                     result = work(connection, *args)
@@ -109,7 +122,7 @@ class Database:
         self._discard()
 
     def _limit(self, connection: sqlite3.Connection, seconds: float) -> None:
-        """Shorten SQLite's own wait after a long wait for the turn; the next turn sets the usual limit again."""
+        """Shorten SQLite's own wait, out of turn or after a long wait; the next turn sets the usual limit again."""
         self._hurried = seconds < BUSY_SECONDS / 2
         connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(max(seconds, 0), BUSY_SECONDS))}")
 
