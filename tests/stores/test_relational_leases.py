@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from pywheel.stores.checks import FURTHEST
 from pywheel.stores.relational.presence import Leases
 from pywheel.stores.sql.transaction import Heads, Names
@@ -52,27 +54,68 @@ def test_all_leases_are_looked_at_once_in_a_while(monkeypatch):
     assert leases.since() == leases.since() == -FURTHEST
 
 
-def claimed(heads, seconds=0.0, usual=0.0):
-    now = time.monotonic()
-    heads.found(1, 0, 1, 50_000, 0, now - usual)
-    heads.found(1, 0, None, 50_000, 3_000, now - seconds)
+def note(heads, jobs=3_000, due=50_000, seconds=0.0, part=(0, 0), earlier=None):
+    heads.found(1, 0, due, jobs, time.monotonic() - seconds, part, earlier)
+
+
+@pytest.fixture
+def heads():
+    """Heads after many claims."""
+    heads = Heads()
+    note(heads)
     return heads
 
 
-def test_claims_begin_behind_what_has_gone_by_until_all_is_looked_at_again(monkeypatch):
-    assert claimed(Heads()).first(1, 0) == 49_000
-    assert Heads().first(1, 0) is None
-    monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (0.0, 15.0))
-    assert claimed(Heads(), seconds=-1).first(1, 0) is None
-    assert claimed(Heads(), seconds=0.1).first(1, 0) == 49_000  # 10 s: it takes a hundredth of the time
-    assert claimed(Heads(), seconds=0.1, usual=0.2).first(1, 0) is None  # the disk is slow, and not the look
+@pytest.fixture
+def at_once(monkeypatch):
+    """Let no time go by between looks at parts."""
+    monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (0.0, 0.0))
 
 
-def test_lost_leases_are_ended_once_a_second_however_seldom_all_is_looked_at(monkeypatch):
-    heads = claimed(Heads(), seconds=10)
-    assert heads.first(1, 0) is not None
+def seen(heads):
+    """Return the parts that claims look at, from the first to the last."""
+    parts = [heads.part(1, 0)]
+    while parts[-1][1] != heads.first(1, 0):
+        note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=parts[-1])
+        parts.append(heads.part(1, 0))
+    return parts
+
+
+def test_claims_begin_behind_what_has_gone_by(heads):
+    assert heads.first(1, 0) == 49_000
+    assert (Heads().first(1, 0), Heads().part(1, 0)) == (None, (0, 0))
+
+
+def test_claims_look_at_what_is_earlier_a_part_at_a_time(heads, at_once):
+    for due in range(60_000, 1_000_000, 10_000):
+        note(heads, due=due)
+    for _ in range(2):  # again and again
+        parts = seen(heads)
+        assert 60 < len(parts) < 130
+        assert [since for since, _ in parts] == [-FURTHEST, *(until for _, until in parts[:-1])]
+        note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=parts[-1])
+    note(heads, jobs=0, due=70_000)  # there is a job that is due earlier
+    assert len(seen(heads)) < 10
+
+
+def test_an_earlier_job_is_where_the_next_claim_begins(heads, at_once):
+    note(heads, part=heads.part(1, 0), earlier=7)
+    assert heads.first(1, 0) == 7
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(0.001, 0.5), (0.02, 1.9), (1, 7.5)])
+def test_looks_at_two_parts_take_a_hundredth_of_the_time_and_a_second_to_15(heads, monkeypatch, seconds, pause):
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    note(heads, jobs=0, seconds=0.001)  # a claim as usual
+    note(heads, jobs=0, seconds=seconds, part=(0, 1))
+    for moment, looks in ((99.99, False), (100.01, True)):
+        monkeypatch.setattr(time, "monotonic", lambda moment=moment: moment + pause)
+        assert (heads.part(1, 0) != (0, 0)) is looks
+
+
+def test_lost_leases_are_ended_once_a_second(heads, monkeypatch):
     assert [heads.leases_wait(1) for _ in range(3)] == [False, True, True]
-    monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (0.0, 15.0))
+    monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (0.0, 0.0))
     assert heads.leases_wait(1) is False
     assert Heads().leases_wait(1) is Heads().leases_wait(1) is False  # of few claimed jobs
 
@@ -80,7 +123,7 @@ def test_lost_leases_are_ended_once_a_second_however_seldom_all_is_looked_at(mon
 def test_a_job_of_which_others_tell_is_looked_at_at_once():
     names = Names("topic")
     names.learn({"t": 1})
-    claimed(names.heads)
+    note(names.heads)
     assert names.head_of("t") == 49_000
     names.changed("t", 7_000)
     assert (names.heads.first(1, 0), names.head_of("t")) == (7_000, 7_000)

@@ -70,6 +70,16 @@ def test_the_bodies_of_several_priorities_together_are_no_more_than_wanted(store
     assert 2 <= len(claimed.jobs) <= 4  # of one byte each
 
 
+@pytest.mark.parametrize("command", [ops.Claim("t", (), TERMS, "w", 9, limit=9), ops.Reserve("t", 9, TERMS, "w")])
+def test_a_claim_tells_the_servers_time(store, command):
+    """Else a worker whose own idea of it is late would take its jobs for early ones."""
+    for _ in range(2):
+        put(store)
+        store.clock._known, store.clock._ahead = (-1e12, 1e12, time.monotonic()), 0.0
+        store.apply([command])
+        assert abs(store.clock.wall() - now_ms()) < 60_000
+
+
 def test_another_priority_is_claimed_first_as_soon_as_it_is_there(store):
     put(store, 3)
     claim(store, 1)
@@ -127,7 +137,9 @@ def test_reserving_begins_where_it_was_and_looks_at_all_within_a_second(store):
 
 
 def test_reserving_passes_by_what_went_before(store, monkeypatch):
-    monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (3_600.0, 3_600.0))  # no look at all meanwhile
+    monkeypatch.setattr(
+        "pywheel.stores.sql.transaction._ALL_AGAIN", (3_600.0, 3_600.0)
+    )  # no lease is looked for meanwhile
     texts = []
     rendered = type(store.dialect).text
     monkeypatch.setattr(

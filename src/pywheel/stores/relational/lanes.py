@@ -140,7 +140,10 @@ class Lane:
                 there = {*stored}
                 outcomes = [some if there.issuperset(some) else NOT_FREE for some in outcomes]
         else:
+            sent = time.monotonic()
             outcomes = drive(session.send, apply(tx, commands))
+            if tx.seen is not None:
+                self.store.heard(tx.seen, sent, time.monotonic())
             counted = self.store.dialect.counted(tx.tally)
             commit.outcomes, commit.stored, counts = outcomes, None, bool(counted)
             session.commit(counted, tx.tally.new[0][0] if tx.tally.new else None)

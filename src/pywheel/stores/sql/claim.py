@@ -33,7 +33,7 @@ _LOOKED: Final = " ".join(FOUND)
 _TAKEN: Final = " ".join(TAKEN)
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
 _BEYOND: Final = 64  # jobs that a claim looks at beyond twice its limit: others may have locked them
-_LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
+_LOOK_AGAIN: Final = 1_000  # ms after which a claim looks again for earlier jobs
 _LATER: Final = 100  # ms after which a worker asks again for a job that another transaction had locked
 
 
@@ -127,10 +127,14 @@ def _due_text(behind: bool, without: bool, suspects: bool, whole: bool, lock: bo
     )
 
 
-_NEXT: Final = (  # the first in order: for a minimum a database may read all
-    "SELECT (SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority "
-    "AND j.next > {now} ORDER BY j.next, j.id LIMIT 1) AS next"
-)
+def _first(where: str) -> str:
+    """Return the due time of the first waiting job of a priority, as SQL. For a minimum a database may read all."""
+    of = "job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority"
+    return f"(SELECT j.next FROM {of} AND {where} ORDER BY j.next, j.id LIMIT 1)"
+
+
+_NEXT: Final = f"SELECT {_first('j.next > {now}')} AS next"
+_EARLIER: Final = f"{_first('j.next >= :since AND j.next < :until')} AS earlier"
 
 
 def _due(
@@ -152,21 +156,20 @@ def _due(
     `suspects` is set, suspects. Bodies longer than `small` are left out. The next due time is now if there may be more
     jobs. A `bounded` look begins where `Heads` says.
     """
-    heads, firsts = tx.topics.heads, dict[int, int | None]()
+    heads, parts = tx.topics.heads, dict[int, tuple[int, int]]()
 
     def look(priority: int, most: int) -> list[Rows]:
-        values: dict[str, Any] = {"topic": number, "priority": priority, "most": most, "small": small}
-        head = firsts[priority] = heads.first(number, priority) if bounded else None
+        where: dict[str, Any] = {"topic": number, "priority": priority}
         place = after[1:] if after is not None and after[0] in (None, priority) else None
-        if head is not None:
-            place = head, -1
-        if place is not None:
-            values |= {"due": clamped(place[0]), "id": clamped(place[1])}
-        if without:
-            values["without"] = sorted(without)
+        batch = [Rows("next", _NEXT, where)] if probe else []
+        if bounded:
+            since, until = parts[priority] = heads.part(number, priority)
+            batch.append(Rows("earlier", f"SELECT {_EARLIER}", {**where, "since": since, "until": until}))
+            head = heads.first(number, priority)
+            place = place if head is None else (head, -1)
+        values = {**where, "most": most, "small": small, **_beyond(place, without)}
         text = _due_text(place is not None, bool(without), suspects, small is None, lock)
-        rows = Rows(_LOOKED, text, values)
-        return [rows, Rows("next", _NEXT, {"topic": number, "priority": priority})] if probe else [rows]
+        return [Rows(_LOOKED, text, values), *batch]
 
     known = tx.topics.lanes.get(number, 0)
     answer = yield (_state(number),) if known else (_state(number), *look(0, most))
@@ -183,7 +186,8 @@ def _due(
         seen = answer[1:]
         some = found_of(seen[0])
         if bounded:
-            heads.found(number, priority, firsts[priority], some[0].due if some else topic.now, len(some), began)
+            due = some[0].due if some else topic.now
+            heads.found(number, priority, due, len(some), began, parts[priority], seen[-1][0][0])
         found += some
         if len(found) >= most:
             return topic, found, topic.now
@@ -192,6 +196,12 @@ def _due(
         answer = yield [Rows("next", _NEXT, {"topic": number, "priority": priority}) for priority in passed]
         nexts += [due for [[due]] in answer if due is not None]
     return topic, found, min(nexts, default=None)
+
+
+def _beyond(place: tuple[int, int] | None, without: Collection[int]) -> dict[str, Any]:
+    """Return the values of a look that skips jobs up to a place, and some ids."""
+    values: dict[str, Any] = {} if place is None else {"due": clamped(place[0]), "id": clamped(place[1])}
+    return {**values, "without": sorted(without)} if without else values
 
 
 def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], int | None]]:
@@ -275,7 +285,9 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
     jobs, nexts, bytes_left = list[Job](), list[int](), command.bytes
     for priority in priorities_of(lanes):
         left = most - len(jobs)
-        place, head = {"topic": number, "priority": priority}, tx.topics.heads.first(number, priority)
+        heads = tx.topics.heads
+        head, part = heads.first(number, priority), heads.part(number, priority)
+        place = {"topic": number, "priority": priority, "since": part[0], "until": part[1]}
         bounds = [due for due in (head, command.after and clamped(command.after[1])) if due is not None]
         first = max(bounds, default=None)
         more = {
@@ -286,10 +298,11 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
             "bytes": bytes_left,
             "first": -FURTHEST if first is None else first,
         }
-        after = f"{_NEXT}, {tx.dialect.looked} AS looked"
-        batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), Rows("next looked", after, place))
+        after = Rows("next earlier looked", f"{_NEXT}, {_EARLIER}, {tx.dialect.looked} AS looked", place)
+        batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), after)
         began = time.monotonic()
-        [[_, paused, now_lanes, now]], rows, [[next_, looked]] = yield batch if lanes else Last(batch)
+        [[_, paused, now_lanes, now]], rows, [[next_, earlier, looked]] = yield batch if lanes else Last(batch)
+        tx.seen = now
         if now_lanes != lanes and not jobs:
             return None  # then `_first_due` reads the priorities
         if paused and not rows:  # else the topic was resumed before the rows were taken
@@ -298,7 +311,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
             some = taken_of(command.topic, [*zip(*rows, strict=True)])
             some.sort(key=_by_due)
             jobs += some
-            tx.topics.heads.found(number, priority, first, some[0].due, len(some), began)
+            heads.found(number, priority, some[0].due, len(some), began, part, earlier)
             bytes_left -= sum([len(job.body) for job in some])
             tx.changes.leases = min([tx.changes.leases, *[job.lease_until or 0 for job in some]])
         elif looked:
@@ -306,11 +319,11 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
                 return None
             looked = left  # the next claim chooses among them
         else:
-            tx.topics.heads.found(number, priority, first, now, 0, began)
+            heads.found(number, priority, now, 0, began, part, earlier)
         if looked == left or now_lanes != lanes:
             return Claimed(jobs, min(max(command.begin, 0), len(jobs)), [], paused=False, next=now)
         nexts += [] if next_ is None else [next_]
-        nexts += [] if head is None else [now + _LOOK_AGAIN]  # others may have put earlier jobs
+        nexts += [] if head is None else [now if earlier is not None else now + _LOOK_AGAIN]
     begun = min(max(command.begin, 0), len(jobs))
     paused = bool(paused) and not jobs
     return Claimed(jobs, begun, [], paused=paused, next=None if paused else min(nexts, default=None))
@@ -448,6 +461,7 @@ def _start(
         return []
     workers = yield from tx.numbers((command.worker,), add=True, of=tx.workers)
     policy, now, delays = command.policy, topic.now, tuple(command.policy.backoff)
+    tx.seen = now
     dues, ids, created, *fields, before, unspent, lost, errors, _, bodies = zip(*found, strict=True)
     claims = [number + 1 for number in before]
     attempts = [*map(lifecycle.attempts, claims, unspent)]

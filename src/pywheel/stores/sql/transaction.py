@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from ...jobs.commands import NONCES_KEPT
@@ -20,7 +21,8 @@ LIVE: Final = 0
 """The first column of a tally; the finished states follow, in the order of their numbers."""
 NEVER: Final = 2**63 - 1
 _ALL_AGAIN: Final = (1.0, 15.0)  # seconds between looks at all: at least, at most
-_SHARE: Final = 100  # pause between looks at all, in durations of one: they take a hundredth of the time
+_PARTS: Final = 64  # in which claims look at all, or up to twice as many
+_SHARE: Final = 100  # pause between them, in durations of one: they take a hundredth of the time
 _BEHIND: Final = 1_000  # ms
 _MANY: Final = 2_000  # index entries that are read in less than a millisecond
 
@@ -29,23 +31,37 @@ class Taken(Exception):
     """Another transaction has taken a key, or a name, since the look at it: the transaction has to begin anew."""
 
 
+@dataclass(slots=True)
+class _Head:
+    """What is known of the waiting jobs of a topic and priority."""
+
+    due: int
+    """The time from which claims look."""
+    claimed: int = 0
+    borders: list[int] = field(default_factory=list)
+    """Due times that part the earlier ones, so that about as many jobs were claimed in each part."""
+    part: int = 0
+    """Counts the parts that were looked at."""
+    again: float = 0.0
+    """When to look at the next part."""
+
+
 class Heads:
     """Due times from which claims look at the waiting jobs, by topic and priority.
 
     A claimed job's entry stays in the index while any transaction may see it. So after many claims, a claim begins at
-    the first job that the last one found, less a second. It looks at all jobs once a second, or less often if that
-    takes longer than its usual look. Hints tell of jobs that it skips, unless a hint was lost.
+    the first job that the last one found, less a second. Hints tell of jobs that it skips, unless a hint was lost. So
+    claims also look at what is earlier, a part at a time: at all once a second, or less often if that takes longer.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[int, float, int]] = {}
-        """A due time, its expiry, and how many jobs were claimed, by topic and priority."""
-        self._usual = math.inf  # seconds of the last claim that did not look at all jobs
+        self._known: dict[tuple[int, int], _Head] = {}
+        self._usual = math.inf  # seconds of the last claim that looked at no part
         self._ended: dict[int, float] = {}  # when lost leases were last ended, by topic
 
     def leases_wait(self, topic: int) -> bool:
         """Return whether the lost leases of a topic may wait for a second, while its reserves find enough jobs."""
-        if self._known.get((topic, 0), (0, 0.0, 0))[2] < _MANY:
+        if self.first(topic, 0) is None:
             return False
         now = time.monotonic()
         if now - self._ended.get(topic, -math.inf) < _ALL_AGAIN[0]:
@@ -55,23 +71,43 @@ class Heads:
 
     def first(self, topic: int, priority: int) -> int | None:
         """Return the due time from which to look; None: look at all jobs."""
-        head, until, claimed = self._known.get((topic, priority), (0, 0.0, 0))
-        return head if claimed >= _MANY and time.monotonic() < until else None
+        known = self._known.get((topic, priority))
+        return known.due if known is not None and known.claimed >= _MANY else None
 
-    def found(self, topic: int, priority: int, first: int | None, due: int, jobs: int, began: float) -> None:
-        """Note a claim: the `first` it looked from, its first job's due time, its jobs, and when it began."""
-        _, until, claimed = self._known.get((topic, priority), (0, 0.0, 0))
-        now, (least, most) = time.monotonic(), _ALL_AGAIN
-        if first is None:
-            until = now + min(max(_SHARE * (now - began - self._usual), least), most)
-        else:
+    def part(self, topic: int, priority: int) -> tuple[int, int]:
+        """Return the due times from which and before which to look for earlier jobs; two equal ones: do not."""
+        known = self._known.get((topic, priority))
+        if known is None or known.claimed < _MANY or time.monotonic() < known.again:
+            return 0, 0
+        ends = [-FURTHEST, *(border for border in known.borders if border < known.due), known.due]
+        at = known.part % (len(ends) - 1)
+        return ends[at], ends[at + 1]
+
+    def found(
+        self, topic: int, priority: int, due: int, jobs: int, began: float, part: tuple[int, int], earlier: int | None
+    ) -> None:
+        """Note a claim: its first job's due time, its jobs, when it began, and what it found in a part."""
+        due -= _BEHIND
+        known = self._known.setdefault((topic, priority), _Head(due))
+        borders = known.borders
+        if (known.claimed + jobs) // _MANY > known.claimed // _MANY and (not borders or borders[-1] < due):
+            borders.append(due)
+            if len(borders) > 2 * _PARTS:
+                del borders[::2]
+        known.claimed += jobs
+        known.due = due if earlier is None else earlier
+        now = time.monotonic()
+        if part[0] == part[1]:
             self._usual = now - began
-        self._known[topic, priority] = (due - _BEHIND, until, claimed + jobs)
+        else:
+            known.part += 1
+            least, most = (seconds / (len(borders) + 1) for seconds in _ALL_AGAIN)
+            known.again = now + min(max(_SHARE * (now - began - self._usual), least), most)
 
     def of(self, topic: int) -> int | None:
         """Return the earliest due time of a topic's waiting jobs as known here; None: unknown."""
-        known = [(head, claimed) for (number, _), (head, _, claimed) in self._known.items() if number == topic]
-        return min(known)[0] if known and max(claimed for _, claimed in known) >= _MANY else None
+        known = [head for (number, _), head in self._known.items() if number == topic]
+        return min(head.due for head in known) if any(head.claimed >= _MANY for head in known) else None
 
     def moved(self, moved: Iterable[tuple[int, int, int]]) -> None:
         """Note when jobs are due: topic, id and due time of each."""
@@ -84,9 +120,9 @@ class Heads:
 
     def changed(self, topic: int, due: int) -> None:
         """Note a job with this due time."""
-        for place, (head, until, claimed) in list(self._known.items()):
-            if place[0] == topic and due < head:
-                self._known[place] = (due, until, claimed)
+        for (number, _), known in list(self._known.items()):
+            if number == topic and due < known.due:
+                known.due = due
 
     def forget(self) -> None:
         """Forget all places: the next claims look at all jobs."""
@@ -234,6 +270,8 @@ class Transaction:
         self.dialect = dialect
         self.now = now
         """The store's time. Of a server's store an estimate, used only in news for others."""
+        self.seen: int | None = None
+        """The store's time as a claim of this transaction has read it."""
         self.topics = topics
         self.workers = workers
         self.eager = eager
