@@ -54,6 +54,13 @@ def test_all_leases_are_looked_at_once_in_a_while(monkeypatch):
     assert leases.since() == leases.since() == -FURTHEST
 
 
+def test_beats_look_at_the_leases_twice_a_second(monkeypatch):
+    leases = Leases()
+    assert leases.due(100.0)
+    leases.looked(None, 1_000_000, 100.0)
+    assert [leases.due(moment) for moment in (100.2, 100.4, 100.5)] == [False, False, True]
+
+
 def note(heads, jobs=3_000, due=50_000, seconds=0.0, part=(0, 0), earlier=None):
     heads.found(1, 0, due, jobs, time.monotonic() - seconds, part, earlier)
 

@@ -63,3 +63,16 @@ def test_ids_of_another_database_begin_anew():
     first = 1
     ids.forget()
     assert ids.many(3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("pause", "rows"), [(0, 500), (float("inf"), 1_500)])
+def test_counts_are_summed_up_less_often_where_that_takes_long(sql_server, monkeypatch, pause, rows):
+    with open(sql_server.url()) as store:
+        sums = []
+        monkeypatch.setattr(store, "run", sums.append)
+        store._fold_at = pause
+        for _ in range(rows - 1):
+            store.count()
+        assert sums == []
+        store.count()
+        assert [one.text for one in sums] == [store.dialect.fold]

@@ -2,14 +2,15 @@
 
 import contextlib
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pywheel import JobQueue, ManualClock, StoreError, Worker
 from pywheel.events import ClockStepped
-from pywheel.jobs import State
+from pywheel.jobs import Outcome, State
 from pywheel.jobs.commands import Edit
+from pywheel.jobs.queries import GetHistories
 from pywheel.stores import open
 from pywheel.testing import FaultyStore
 from tests.jobs.fixtures import NOW
@@ -60,6 +61,21 @@ def test_what_was_held_before_a_step_is_not_begun_after_it(queue, clock):
         handled(queue, queue.put("t"))
     assert first in seen
     assert second not in seen
+
+
+def test_a_job_that_its_store_takes_for_due_begins_though_the_workers_clock_is_behind():
+    """As with several stores, whose clocks differ."""
+
+    class Ahead(FaultyStore):
+        clock = ManualClock(wall=NOW - 800)
+
+    store = Ahead(open("memory:", clock=ManualClock(wall=NOW)), lambda when, commands: None)
+    with JobQueue(store) as queue:
+        jobs = queue.put_many([queue.job("t", at=datetime.fromtimestamp(NOW / 1000 - 0.9, UTC)), queue.job("t")])
+        with working(queue):
+            handled(queue, jobs[1])
+        histories = queue.store.ask(GetHistories(jobs))
+    assert [[one.outcome for one in history] for history in histories] == [[Outcome.DONE]] * 2
 
 
 def test_the_planner_of_schedules_hears_of_a_step_beside_which_the_store_failed(clock):

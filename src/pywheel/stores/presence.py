@@ -30,7 +30,7 @@ _HELD: Final = 5.0  # seconds of silence after which a worker cannot start held 
 _BUSY: Final = 2.0  # seconds after a claim for which a process counts as busy
 _BEAT: Final = 1.2  # seconds between beats: the fifth look, as there are four a second beside other workers
 _ALONE: Final = 0.95  # the same without other workers: each look
-_NEWS: Final = 0.2  # the same if a worker has fallen behind, or caught up, and while jobs are claimed
+_NEWS: Final = 0.2  # the same beside others if a worker has fallen behind, or caught up, and while jobs are claimed
 _NEVER: Final = inf
 _LONGEST: Final = 3_600.0  # seconds of one wait
 _FINE: Final = 0.001  # seconds: a selector waits for whole ms
@@ -198,9 +198,10 @@ class ServerNotifier(Notifier):
         presence, clock, said = self._presence, self._clock, self._behind
         now = clock.time()
         if said is not None:
-            changed = (behind > 0) - (behind < 0) != (said > 0) - (said < 0)
-            soon = changed or presence.busy or clock.wall() >= self._overlooked_at
-            if now - self._beat_at < (_NEWS if soon else _BEAT if len(presence.known.workers) > 1 else _ALONE):
+            beside = len(presence.known.workers) > 1
+            news = beside and (presence.busy or (behind > 0) - (behind < 0) != (said > 0) - (said < 0))
+            soon = news or clock.wall() >= self._overlooked_at
+            if now - self._beat_at < (_NEWS if soon else _BEAT if beside else _ALONE):
                 return None
         self._behind, self._beat_at = behind, now
         try:

@@ -51,6 +51,7 @@ class Lease:
     begun: bool  # whether the store knows that it has begun
     until: float = 0.0
     start_by: float = 0.0
+    ahead: float = 0.0  # by how much the store's clock was ahead of this worker's idea of it at the claim
     started: float | None = None
     ended: float = 0.0
     error: BaseException | None = None

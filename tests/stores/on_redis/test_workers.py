@@ -66,6 +66,19 @@ class TestGone:
             one.close()
             other.close()
 
+    def test_who_is_alone_looks_for_no_deaths(self, url):
+        clock = ManualClock()
+        with open(url, clock=clock) as store:
+            one = store.notifier("one")
+            store.apply([Announce(one.worker, ("t",)), Put((NewJob("t", b"", 0),))])
+            store.apply([Claim("t", (), ClaimPolicy(1_000, 3), one.worker, 1, limit=1)])
+            one.beat(0)
+            assert one._presence.busy
+            clock.advance(0.25)
+            one.beat(0)
+            assert one._beat_at < clock.time()
+            one.close()
+
     def test_a_worker_that_was_killed_is_gone_as_soon_as_a_neighbour_beats(self, url, monkeypatch):
         monkeypatch.setattr("pywheel.stores.presence.SILENT", 3_600)  # nobody is gone by silence
         with JobQueue(url) as queue, worker_process(url) as process:

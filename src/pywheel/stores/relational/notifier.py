@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..._errors import StoreAway, StoreError
 from ..._forks import leave_alone
 from ...jobs.job import Due, slice_of
+from ..checks import FURTHEST
 from ..notifier import Hints
 from ..ownership import owners
 from ..presence import ServerNotifier
@@ -136,8 +137,9 @@ class RelationalNotifier(ServerNotifier):
         beat = Do("UPDATE member SET beat = {now}, behind = :behind WHERE name = :name", {**self._me, "behind": behind})
         leases, known = self._store.leases, self._store._known
         heads = [(topic, known.head_of(topic)) for topic in topics]
-        values = {**self._me, "w": heads, "r": _PRIORITIES, "since": leases.since()}
         sent = time.monotonic()
+        looks = leases.due(sent)
+        values = {**self._me, "w": heads, "r": _PRIORITIES, "since": leases.since() if looks else FURTHEST}
         dialect = self._store.dialect
         watch = _WATCH % (dialect.gone, dialect.first_lease, self.hinted)
         rows = self._ask(*self._beating(beat), Select(watch, values))
@@ -147,7 +149,8 @@ class RelationalNotifier(ServerNotifier):
         self._presence.take(row[:_FIELDS] for row in rows)
         now, lease, self._first, hinted = rows[0][_FIELDS:]
         self._store.heard(now, sent, received)
-        leases.looked(lease, now, sent)
+        if looks:
+            leases.looked(lease, now, sent)
         if hinted:  # the process that was to end the wait may have died
             self._take()
         mine = next((row for row in rows if row[0] == self.worker), None)

@@ -38,6 +38,7 @@ _NEAR: Final = (  # all workers, if one of them looks as far as this
     "WHERE EXISTS (SELECT 1 FROM member f WHERE f.topics IS NOT NULL AND f.horizon >= :due)"
 )
 _FRESH: Final = 1.5  # seconds for which a lease's end that was read is used: others may have given leases since
+_AGAIN: Final = 0.45  # seconds between looks at the leases in beats
 _UNDER_WAY: Final = 10.0  # seconds that a transaction which gives leases may take, beyond the time limit
 _ALL_AGAIN: Final = 60.0  # seconds between looks at all leases
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
@@ -54,6 +55,10 @@ class Leases:
         never: tuple[float, int | None] = (-math.inf, None)
         self._read = never  # when it was read, and the earliest end
         self._given = never  # leases given by this process since then: the time of the last one, and the earliest end
+
+    def due(self, moment: float) -> bool:
+        """Whether to look again, at a monotonic time. Leases of workers last for half a second at least."""
+        return moment - self._read[0] >= _AGAIN
 
     def since(self) -> int:
         """Return the earliest end of leases to look at, as index entries of leases that are over stay for a while.

@@ -52,6 +52,7 @@ _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _NEVER: Final = 2**63 - 1
 _SPARED: Final = (2.0, 0.1)  # seconds: `Lane.spared` of _patient, and of _waiting
 _FOLD: Final = 500  # rows of counts after which they are summed up
+_FOLD_SHARE: Final = 200  # pause between sums, in durations of one: it walks past the rows that others may still see
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
     "anew, or let it be READ COMMITTED"
@@ -75,7 +76,7 @@ class RelationalStore(SqlStore):
         self.lenders: weakref.WeakSet[Any] = weakref.WeakSet()
         """Connections of callers that were found to lead to this database."""
         self._closed = False
-        self._counted = 0
+        self._counted, self._fold_at = 0, 0.0
         self.leases = Leases(self._seconds)
         self.ids = Ids(self._draw_ids)
         self._known, self._known_workers = Names("topic"), Names("worker")
@@ -347,10 +348,13 @@ class RelationalStore(SqlStore):
     def count(self) -> None:
         """Sum up the rows of counts, if there are many now that one was added."""
         self._counted += 1
-        if self._counted >= _FOLD:
+        began = time.monotonic()
+        if self._counted >= (_FOLD if began >= self._fold_at else 3 * _FOLD):
             self._counted = 0
             with suppress(StoreError):
                 self.run(Do(self.dialect.fold))
+            now = time.monotonic()
+            self._fold_at = now + _FOLD_SHARE * (now - began)
 
     # ---- after a commit ---------------------------------------------------------------------------------------------
 

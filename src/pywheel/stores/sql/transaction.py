@@ -33,7 +33,7 @@ class Taken(Exception):
 
 @dataclass(slots=True)
 class _Head:
-    """What is known of the waiting jobs of a topic and priority."""
+    """The knowledge of the waiting jobs of a topic and priority."""
 
     due: int
     """The time from which claims look."""

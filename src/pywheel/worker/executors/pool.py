@@ -125,7 +125,7 @@ class Pool(ABC):
     def _starts(self, lease: Lease) -> bool:
         """Note the start of a job, and return whether it may start. If not, another worker may have it by now."""
         now = self._clock.time()
-        late = -self._clock.until(lease.job.due)  # negative if the clock was stepped back since the claim
+        late = lease.ahead - self._clock.until(lease.job.due)  # negative if the clock was stepped back since the claim
         if self._stopped or late < 0 or now >= lease.start_by:
             lease.handled = False
             self._ended(lease)
