@@ -4,9 +4,11 @@ import time
 
 import pytest
 
+from pywheel.jobs.queries import GetNextDues
 from pywheel.stores.checks import FURTHEST
 from pywheel.stores.relational.presence import Leases
-from pywheel.stores.sql.transaction import Heads, Names
+from pywheel.stores.sql.read import next_dues
+from pywheel.stores.sql.transaction import Heads, Lookup, Names
 
 FOREVER = float("inf")
 
@@ -136,3 +138,11 @@ def test_a_job_of_which_others_tell_is_looked_at_at_once():
     assert (names.heads.first(1, 0), names.head_of("t")) == (7_000, 7_000)
     names.changed("unknown", 1)
     assert names.head_of("unknown") == -FURTHEST
+
+
+def test_the_first_due_time_is_looked_for_from_where_claims_begin():
+    names = Names("topic")
+    names.learn({"new": 2, "t": 1})
+    note(names.heads)
+    [asked] = next(next_dues(Lookup(names, names, ()), GetNextDues(["t", "new", "t"])))
+    assert asked.values["w"] == [(1, 49_000), (2, -FURTHEST)]

@@ -236,24 +236,26 @@ def claims(known: Lookup, query: q.ListClaims) -> Steps[list[tuple[int, int]]]: 
 
 _FIRST: Final = (
     "SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = {topic} AND j.priority = {priority} "
-    "ORDER BY j.next, j.id LIMIT 1"
+    "AND j.next >= w.next ORDER BY j.next, j.id LIMIT 1"
 )
 
 
 def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
     """Return the first due time of each topic's delayed jobs, of some topics that are not paused, or of all."""
     known, topics = lookup.topics, query.topics
-    if topics is not None and not all(topic in known.numbers for topic in topics):
+    if topics is None or not all(topic in known.numbers for topic in topics):
         yield from known.rows()
-    numbers = sorted(known.numbers[topic] for topic in topics or () if topic in known.numbers)
-    which = "" if topics is None else "WHERE t.paused = 0 AND t.id {in topics}"
-    text = f"SELECT t.id, t.lanes, ({_FIRST.format(topic='t.id', priority=0)}) AS next FROM topic t {which}"
-    [rows] = yield (Rows("id lanes next", text, {"topics": numbers}),)
+    names = list(known.numbers) if topics is None else [topic for topic in topics if topic in known.numbers]
+    since = {known.numbers[topic]: known.head_of(topic) for topic in names}
+    unpaused = "" if topics is None else "AND t.paused = 0"
+    first = _FIRST.format(topic="t.id", priority=0)
+    text = f"SELECT t.id, t.lanes, ({first}) AS next FROM {{w: id, next}} {{then}} topic t ON t.id = w.id {unpaused}"
+    [rows] = yield (Rows("id lanes next", text, {"w": sorted(since.items())}),)
     found = [(number, due) for number, _, due in rows]
-    lanes = [(number, priority) for number, lanes, _ in rows for priority in priorities_of(lanes) if priority]
+    lanes = [(number, one, since[number]) for number, lanes, _ in rows for one in priorities_of(lanes) if one]
     if lanes:
         first = _FIRST.format(topic="w.topic", priority="w.priority")
-        text = f"SELECT w.topic, ({first}) AS next FROM {{w: topic, priority}}"
+        text = f"SELECT w.topic, ({first}) AS next FROM {{w: topic, priority, next}}"
         [others] = yield (Rows("topic next", text, {"w": lanes}),)
         found += others
     named = yield from known.named(number for number, _ in found)
