@@ -226,7 +226,7 @@ class TopicState:
                     self.scan.free(key.partition(self.limits.per)[0])
         self._passed += len(leases)
         if self._fed_at and (self.inside == 0 or self._passed >= self.handler.concurrency + self._buffer):
-            took = now - self._fed_at
+            took = max(lease.ended for lease in leases) - self._fed_at  # however long it took to store the ends
             self._passed, self._fed_at = 0, now if self.inside else 0.0
             quick, growth, slow = _WITH_PRIORITIES if self.priorities else _PACE
             if took < quick:
