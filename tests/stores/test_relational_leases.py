@@ -1,9 +1,11 @@
 """A process's record of the ends of leases: it knows the earliest without a query, in bounded memory."""
 
 import time
+from itertools import pairwise
 
 import pytest
 
+from pywheel import ManualClock
 from pywheel.jobs.queries import GetNextDues
 from pywheel.stores.checks import FURTHEST
 from pywheel.stores.relational.presence import Leases
@@ -68,25 +70,34 @@ def note(heads, jobs=3_000, due=50_000, seconds=0.0, part=(0, 0), earlier=None):
 
 
 @pytest.fixture
-def heads():
-    """Heads after many claims."""
-    heads = Heads()
-    note(heads)
-    return heads
+def clock(monkeypatch):
+    """A monotonic clock that stands still."""
+    clock = ManualClock()
+    monkeypatch.setattr(time, "monotonic", clock.time)
+    return clock
 
 
 @pytest.fixture
-def at_once(monkeypatch):
-    """Let no time go by between looks at parts."""
-    monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (0.0, 0.0))
+def heads(clock):
+    """Heads after many claims."""
+    heads = Heads()
+    note(heads)
+    note(heads, part=heads.part(1, 0))
+    return heads
 
 
-def seen(heads):
+def next_part(heads, clock):
+    while (part := heads.part(1, 0)) == (0, 0):
+        clock.advance(0.001)
+    return part
+
+
+def seen(heads, clock):
     """Return the parts that claims look at, from the first to the last."""
-    parts = [heads.part(1, 0)]
+    parts = [next_part(heads, clock)]
     while parts[-1][1] != heads.first(1, 0):
         note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=parts[-1])
-        parts.append(heads.part(1, 0))
+        parts.append(next_part(heads, clock))
     return parts
 
 
@@ -95,31 +106,78 @@ def test_claims_begin_behind_what_has_gone_by(heads):
     assert (Heads().first(1, 0), Heads().part(1, 0)) == (None, (0, 0))
 
 
-def test_claims_look_at_what_is_earlier_a_part_at_a_time(heads, at_once):
+def test_claims_look_at_what_is_earlier_a_part_at_a_time(heads, clock):
     for due in range(60_000, 1_000_000, 10_000):
         note(heads, due=due)
     for _ in range(2):  # again and again
-        parts = seen(heads)
+        parts = seen(heads, clock)
         assert 60 < len(parts) < 130
         assert [since for since, _ in parts] == [-FURTHEST, *(until for _, until in parts[:-1])]
         note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=parts[-1])
     note(heads, jobs=0, due=70_000)  # there is a job that is due earlier
-    assert len(seen(heads)) < 10
+    assert len(seen(heads, clock)) < 10
 
 
-def test_an_earlier_job_is_where_the_next_claim_begins(heads, at_once):
-    note(heads, part=heads.part(1, 0), earlier=7)
+def test_the_parts_stay_equal_however_many_jobs_are_claimed(heads, clock):
+    for due in range(100_000, 3_000_000, 1_000):
+        note(heads, jobs=1_000, due=due)
+    ends = [until for _, until in seen(heads, clock)]
+    parts = [until - since for since, until in pairwise(ends)]
+    assert len(parts) > 60
+    assert max(parts) <= 4 * (ends[-1] - ends[0]) / len(parts)
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.02, 10])
+def test_claims_that_come_seldom_look_at_all_in_time(heads, clock, seconds):
+    """Also where looks take long: an idle worker claims once a second."""
+    for due in range(60_000, 1_000_000, 10_000):
+        note(heads, due=due)
+    reached, rounds = -FURTHEST, []
+    for second in range(40):
+        clock.advance(1)
+        since, until = heads.part(1, 0)
+        assert since in (-FURTHEST, reached)
+        reached = until
+        if until == heads.first(1, 0):
+            rounds.append(second)
+        note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=(since, until), seconds=seconds)
+    assert rounds[0] < 20
+    assert all(later - earlier < 20 for earlier, later in pairwise(rounds))
+
+
+def test_an_earlier_job_is_where_the_next_claim_begins(heads, clock):
+    note(heads, part=next_part(heads, clock), earlier=7)
     assert heads.first(1, 0) == 7
 
 
 @pytest.mark.parametrize(("seconds", "pause"), [(0.001, 0.5), (0.02, 1.9), (1, 7.5)])
-def test_looks_at_two_parts_take_a_hundredth_of_the_time_and_a_second_to_15(heads, monkeypatch, seconds, pause):
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+def test_looks_at_two_parts_take_a_hundredth_of_the_time_and_a_second_to_15(heads, clock, seconds, pause):
     note(heads, jobs=0, seconds=0.001)  # a claim as usual
     note(heads, jobs=0, seconds=seconds, part=(0, 1))
-    for moment, looks in ((99.99, False), (100.01, True)):
-        monkeypatch.setattr(time, "monotonic", lambda moment=moment: moment + pause)
-        assert (heads.part(1, 0) != (0, 0)) is looks
+    clock.advance(pause - 0.01)
+    assert heads.part(1, 0) == (0, 0)
+    clock.advance(0.02)
+    assert heads.part(1, 0) != (0, 0)
+
+
+class Number(int):
+    """A topic's number that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = int.__hash__
+
+    def __eq__(self, other):
+        self.compared += 1
+        return int(self) == other
+
+
+def test_what_is_known_of_a_topic_is_found_without_a_look_at_others():
+    heads, topic = Heads(), Number(70_000)
+    for number in range(1_000):
+        heads.found(number, 0, 50_000, 3_000, 0.0, (0, 0), None)
+    assert heads.of(topic) is None
+    heads.changed(topic, 1)
+    assert topic.compared < 10
 
 
 def test_lost_leases_are_ended_once_a_second(heads, monkeypatch):
@@ -140,9 +198,16 @@ def test_a_job_of_which_others_tell_is_looked_at_at_once():
     assert names.head_of("unknown") == -FURTHEST
 
 
-def test_the_first_due_time_is_looked_for_from_where_claims_begin():
+def asked(names, *topics):
+    [asked] = next(next_dues(Lookup(names, names, ()), GetNextDues(topics)))
+    return asked.values["w"]
+
+
+def test_the_first_due_time_is_looked_for_from_where_claims_begin(clock):
     names = Names("topic")
     names.learn({"new": 2, "t": 1})
     note(names.heads)
-    [asked] = next(next_dues(Lookup(names, names, ()), GetNextDues(["t", "new", "t"])))
-    assert asked.values["w"] == [(1, 49_000), (2, -FURTHEST)]
+    note(names.heads, part=names.heads.part(1, 0))
+    assert asked(names, "t", "new", "t") == [(1, 49_000), (2, -FURTHEST)]
+    clock.advance(15)  # nothing was claimed: so nobody has looked at what is earlier
+    assert asked(names, "t") == [(1, -FURTHEST)]

@@ -8,6 +8,7 @@ import pytest
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetNextDues
 from pywheel.stores import open
 from tests.jobs.waiting import until
 
@@ -134,6 +135,18 @@ def test_reserving_begins_where_it_was_and_looks_at_all_within_a_second(store):
         early = put(other, due=1)
     found = [until(lambda: store.apply([ops.Reserve("t", 1, TERMS, "w")])[0])[0].id for _ in range(2)]
     assert sorted(found) == [*lost, *early]
+
+
+def test_a_look_at_due_times_finds_a_job_that_claims_have_passed_by(store, monkeypatch):
+    """As its transaction stayed open for long, and was rolled back: nobody tells of it."""
+    put(store, 2_100, due=now_ms())
+    for _ in range(23):
+        ack(store, claim(store))
+    with open(store.address.url) as other:
+        [early] = put(other, due=1)
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 3_600)  # no claim for an hour
+    assert store.ask(GetNextDues(["t"])) == {"t": 1}
+    assert [job.id for job in claim(store).jobs] == [early]
 
 
 def test_reserving_passes_by_what_went_before(store, monkeypatch):

@@ -246,7 +246,7 @@ def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
     if topics is None or not all(topic in known.numbers for topic in topics):
         yield from known.rows()
     names = list(known.numbers) if topics is None else [topic for topic in topics if topic in known.numbers]
-    since = {known.numbers[topic]: known.head_of(topic) for topic in names}
+    since = {known.numbers[topic]: known.look_from(topic) for topic in names}
     unpaused = "" if topics is None else "AND t.paused = 0"
     first = _FIRST.format(topic="t.id", priority=0)
     text = f"SELECT t.id, t.lanes, ({first}) AS next FROM {{w: id, next}} {{then}} topic t ON t.id = w.id {unpaused}"
@@ -262,6 +262,7 @@ def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
     dues: dict[str, int] = {}
     for number, due in found:
         if due is not None:
+            known.heads.changed(number, due)
             dues[named[number]] = min(due, dues.get(named[number], due))
     return dues
 

@@ -40,10 +40,36 @@ class _Head:
     claimed: int = 0
     borders: list[int] = field(default_factory=list)
     """Due times that part the earlier ones, so that about as many jobs were claimed in each part."""
-    part: int = 0
-    """Counts the parts that were looked at."""
+    apart: int = _MANY
+    """The number of jobs that are claimed from one border to the next."""
+    looked: int = -FURTHEST
+    """The due time up to which claims have looked in this round."""
     again: float = 0.0
     """When to look at the next part."""
+    pause: float = 0.0
+    """The seconds between looks at two parts."""
+
+    def parts(self) -> int:
+        """Return how many parts to look at by now; as many as there are: at all."""
+        late = time.monotonic() - self.again
+        if self.claimed < _MANY or late < 0:
+            return 0
+        return 1 + int(late / self.pause) if self.pause else self.all
+
+    @property
+    def all(self) -> int:
+        """The number of parts."""
+        return len(self.borders) + 1
+
+    def claims(self, jobs: int, due: int) -> None:
+        """Note claimed jobs that were due from a time on."""
+        borders, before = self.borders, self.claimed
+        self.claimed += jobs
+        if self.claimed // self.apart > before // self.apart and (not borders or borders[-1] < due):
+            borders.append(due)
+            if len(borders) > 2 * _PARTS:
+                del borders[::2]
+                self.apart *= 2
 
 
 class Heads:
@@ -52,10 +78,11 @@ class Heads:
     A claimed job's entry stays in the index while any transaction may see it. So after many claims, a claim begins at
     the first job that the last one found, less a second. Hints tell of jobs that it skips, unless a hint was lost. So
     claims also look at what is earlier, a part at a time: at all once a second, or less often if that takes longer.
+    Claims that come seldom look at several parts at once.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], _Head] = {}
+        self._known: dict[int, dict[int, _Head]] = {}
         self._usual = math.inf  # seconds of the last claim that looked at no part
         self._ended: dict[int, float] = {}  # when lost leases were last ended, by topic
 
@@ -69,45 +96,49 @@ class Heads:
         self._ended[topic] = now
         return False
 
+    def _of(self, topic: int) -> list[_Head]:
+        return list(self._known.get(topic, {}).values())
+
     def first(self, topic: int, priority: int) -> int | None:
         """Return the due time from which to look; None: look at all jobs."""
-        known = self._known.get((topic, priority))
+        known = self._known.get(topic, {}).get(priority)
         return known.due if known is not None and known.claimed >= _MANY else None
 
     def part(self, topic: int, priority: int) -> tuple[int, int]:
         """Return the due times from which and before which to look for earlier jobs; two equal ones: do not."""
-        known = self._known.get((topic, priority))
-        if known is None or known.claimed < _MANY or time.monotonic() < known.again:
+        known = self._known.get(topic, {}).get(priority)
+        parts = 0 if known is None else known.parts()
+        if known is None or not parts:
             return 0, 0
-        ends = [-FURTHEST, *(border for border in known.borders if border < known.due), known.due]
-        at = known.part % (len(ends) - 1)
-        return ends[at], ends[at + 1]
+        since = known.looked if known.looked < known.due and parts < known.all else -FURTHEST
+        ends = [border for border in known.borders if since < border < known.due]
+        return since, [*ends, known.due][min(parts - 1, len(ends))]
 
     def found(
         self, topic: int, priority: int, due: int, jobs: int, began: float, part: tuple[int, int], earlier: int | None
     ) -> None:
         """Note a claim: its first job's due time, its jobs, when it began, and what it found in a part."""
         due -= _BEHIND
-        known = self._known.setdefault((topic, priority), _Head(due))
-        borders = known.borders
-        if (known.claimed + jobs) // _MANY > known.claimed // _MANY and (not borders or borders[-1] < due):
-            borders.append(due)
-            if len(borders) > 2 * _PARTS:
-                del borders[::2]
-        known.claimed += jobs
-        known.due = due if earlier is None else earlier
+        known = self._known.setdefault(topic, {}).setdefault(priority, _Head(due))
+        known.claims(jobs, due)
         now = time.monotonic()
         if part[0] == part[1]:
             self._usual = now - began
         else:
-            known.part += 1
-            least, most = (seconds / (len(borders) + 1) for seconds in _ALL_AGAIN)
-            known.again = now + min(max(_SHARE * (now - began - self._usual), least), most)
+            known.looked = part[1] if part[1] < known.due else -FURTHEST
+            least, most = (seconds / known.all for seconds in _ALL_AGAIN)
+            known.pause = min(max(_SHARE * (now - began - self._usual), least), most)
+            known.again = now + known.pause
+        known.due = due if earlier is None else earlier
 
     def of(self, topic: int) -> int | None:
         """Return the earliest due time of a topic's waiting jobs as known here; None: unknown."""
-        known = [head for (number, _), head in self._known.items() if number == topic]
+        known = self._of(topic)
         return min(head.due for head in known) if any(head.claimed >= _MANY for head in known) else None
+
+    def look_all(self, topic: int) -> bool:
+        """Return whether to look at all jobs of a topic: claims have come too seldom to do so."""
+        return any(head.parts() >= head.all for head in self._of(topic))
 
     def moved(self, moved: Iterable[tuple[int, int, int]]) -> None:
         """Note when jobs are due: topic, id and due time of each."""
@@ -120,9 +151,8 @@ class Heads:
 
     def changed(self, topic: int, due: int) -> None:
         """Note a job with this due time."""
-        for (number, _), known in list(self._known.items()):
-            if number == topic and due < known.due:
-                known.due = due
+        for known in self._of(topic):
+            known.due = min(known.due, due)
 
     def forget(self) -> None:
         """Forget all places: the next claims look at all jobs."""
@@ -149,6 +179,10 @@ class Names:
         number = self.numbers.get(topic)
         head = None if number is None else self.heads.of(number)
         return -FURTHEST if head is None else head
+
+    def look_from(self, topic: str) -> int:
+        """Return the due time from which to look for waiting jobs of a topic that its claims do not look at."""
+        return -FURTHEST if self.heads.look_all(self.numbers[topic]) else self.head_of(topic)
 
     def changed(self, topic: str, due: int) -> None:
         """Note a job of a topic with this due time."""
