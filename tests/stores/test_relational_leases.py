@@ -10,7 +10,7 @@ from pywheel.jobs.queries import GetNextDues
 from pywheel.stores.checks import FURTHEST
 from pywheel.stores.relational.presence import Leases
 from pywheel.stores.sql.read import next_dues
-from pywheel.stores.sql.transaction import Heads, Lookup, Names
+from pywheel.stores.sql.transaction import Heads, Look, Lookup, Names
 
 FOREVER = float("inf")
 
@@ -66,7 +66,11 @@ def test_beats_look_at_the_leases_twice_a_second(monkeypatch):
 
 
 def note(heads, jobs=3_000, due=50_000, seconds=0.0, part=(0, 0), earlier=None):
-    heads.found(1, 0, due, jobs, time.monotonic() - seconds, part, earlier)
+    heads.found(1, 0, Look(None, *part), due, jobs, time.monotonic() - seconds, earlier)
+
+
+def part_of(heads):
+    return heads.look(1, 0)[1:]
 
 
 @pytest.fixture
@@ -82,12 +86,12 @@ def heads(clock):
     """Heads after many claims."""
     heads = Heads()
     note(heads)
-    note(heads, part=heads.part(1, 0))
+    note(heads, part=part_of(heads))
     return heads
 
 
 def next_part(heads, clock):
-    while (part := heads.part(1, 0)) == (0, 0):
+    while (part := part_of(heads)) == (0, 0):
         clock.advance(0.001)
     return part
 
@@ -103,7 +107,7 @@ def seen(heads, clock):
 
 def test_claims_begin_behind_what_has_gone_by(heads):
     assert heads.first(1, 0) == 49_000
-    assert (Heads().first(1, 0), Heads().part(1, 0)) == (None, (0, 0))
+    assert (Heads().first(1, 0), part_of(Heads())) == (None, (0, 0))
 
 
 def test_claims_look_at_what_is_earlier_a_part_at_a_time(heads, clock):
@@ -135,7 +139,7 @@ def test_claims_that_come_seldom_look_at_all_in_time(heads, clock, seconds):
     reached, rounds = -FURTHEST, []
     for second in range(40):
         clock.advance(1)
-        since, until = heads.part(1, 0)
+        since, until = part_of(heads)
         assert since in (-FURTHEST, reached)
         reached = until
         if until == heads.first(1, 0):
@@ -150,14 +154,22 @@ def test_an_earlier_job_is_where_the_next_claim_begins(heads, clock):
     assert heads.first(1, 0) == 7
 
 
+@pytest.mark.parametrize(("earlier", "first"), [(None, 7_000), (20_000, 7_000), (6_000, 6_000)])
+def test_a_claim_leaves_an_earlier_job_of_which_another_thread_told_meanwhile(heads, earlier, first):
+    look = heads.look(1, 0)
+    heads.changed(1, 7_000)
+    heads.found(1, 0, look, 60_000, 1, 0.0, earlier)
+    assert heads.first(1, 0) == first
+
+
 @pytest.mark.parametrize(("seconds", "pause"), [(0.001, 0.5), (0.02, 1.9), (1, 7.5)])
 def test_looks_at_two_parts_take_a_hundredth_of_the_time_and_a_second_to_15(heads, clock, seconds, pause):
     note(heads, jobs=0, seconds=0.001)  # a claim as usual
     note(heads, jobs=0, seconds=seconds, part=(0, 1))
     clock.advance(pause - 0.01)
-    assert heads.part(1, 0) == (0, 0)
+    assert part_of(heads) == (0, 0)
     clock.advance(0.02)
-    assert heads.part(1, 0) != (0, 0)
+    assert part_of(heads) != (0, 0)
 
 
 class Number(int):
@@ -174,7 +186,7 @@ class Number(int):
 def test_what_is_known_of_a_topic_is_found_without_a_look_at_others():
     heads, topic = Heads(), Number(70_000)
     for number in range(1_000):
-        heads.found(number, 0, 50_000, 3_000, 0.0, (0, 0), None)
+        heads.found(number, 0, Look(None, 0, 0), 50_000, 3_000, 0.0, None)
     assert heads.of(topic) is None
     heads.changed(topic, 1)
     assert topic.compared < 10
@@ -207,7 +219,7 @@ def test_the_first_due_time_is_looked_for_from_where_claims_begin(clock):
     names = Names("topic")
     names.learn({"new": 2, "t": 1})
     note(names.heads)
-    note(names.heads, part=names.heads.part(1, 0))
+    note(names.heads, part=part_of(names.heads))
     assert asked(names, "t", "new", "t") == [(1, 49_000), (2, -FURTHEST)]
     clock.advance(15)  # nothing was claimed: so nobody has looked at what is earlier
     assert asked(names, "t") == [(1, -FURTHEST)]

@@ -23,7 +23,7 @@ from .read import priorities_of
 from .rows import FOUND, KEPT, TAKEN, Found, found_of, listed, taken_of
 from .settle import expire_all, expire_among
 from .statement import Insert, Last, Rows, Select, Statement, Steps, WriteJobs, drive_all, once_each
-from .transaction import Transaction
+from .transaction import Look, Transaction
 
 __all__ = ["claim", "reserve"]
 
@@ -156,16 +156,15 @@ def _due(
     `suspects` is set, suspects. Bodies longer than `small` are left out. The next due time is now if there may be more
     jobs. A `bounded` look begins where `Heads` says.
     """
-    heads, parts = tx.topics.heads, dict[int, tuple[int, int]]()
+    heads, looks = tx.topics.heads, dict[int, Look]()
 
     def look(priority: int, most: int) -> list[Rows]:
         where: dict[str, Any] = {"topic": number, "priority": priority}
         place = after[1:] if after is not None and after[0] in (None, priority) else None
         batch = [Rows("next", _NEXT, where)] if probe else []
         if bounded:
-            since, until = parts[priority] = heads.part(number, priority)
+            head, since, until = looks[priority] = heads.look(number, priority)
             batch.append(Rows("earlier", f"SELECT {_EARLIER}", {**where, "since": since, "until": until}))
-            head = heads.first(number, priority)
             place = place if head is None else (head, -1)
         values = {**where, "most": most, "small": small, **_beyond(place, without)}
         text = _due_text(place is not None, bool(without), suspects, small is None, lock)
@@ -187,7 +186,7 @@ def _due(
         some = found_of(seen[0])
         if bounded:
             due = some[0].due if some else topic.now
-            heads.found(number, priority, due, len(some), began, parts[priority], seen[-1][0][0])
+            heads.found(number, priority, looks[priority], due, len(some), began, seen[-1][0][0])
         found += some
         if len(found) >= most:
             return topic, found, topic.now
@@ -286,8 +285,8 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
     for priority in priorities_of(lanes):
         left = most - len(jobs)
         heads = tx.topics.heads
-        head, part = heads.first(number, priority), heads.part(number, priority)
-        place = {"topic": number, "priority": priority, "since": part[0], "until": part[1]}
+        head, since, until = look = heads.look(number, priority)
+        place = {"topic": number, "priority": priority, "since": since, "until": until}
         bounds = [due for due in (head, command.after and clamped(command.after[1])) if due is not None]
         first = max(bounds, default=None)
         more = {
@@ -311,7 +310,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
             some = taken_of(command.topic, [*zip(*rows, strict=True)])
             some.sort(key=_by_due)
             jobs += some
-            heads.found(number, priority, some[0].due, len(some), began, part, earlier)
+            heads.found(number, priority, look, some[0].due, len(some), began, earlier)
             bytes_left -= sum([len(job.body) for job in some])
             tx.changes.leases = min([tx.changes.leases, *[job.lease_until or 0 for job in some]])
         elif looked:
@@ -319,7 +318,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
                 return None
             looked = left  # the next claim chooses among them
         else:
-            heads.found(number, priority, now, 0, began, part, earlier)
+            heads.found(number, priority, look, now, 0, began, earlier)
         if looked == left or now_lanes != lanes:
             return Claimed(jobs, min(max(command.begin, 0), len(jobs)), [], paused=False, next=now)
         nexts += [] if next_ is None else [next_]

@@ -15,7 +15,7 @@ from ..checks import FURTHEST
 from .dialect import Dialect
 from .statement import Do, NewNames, Rows, Select, Statement, Steps
 
-__all__ = ["LIVE", "NEVER", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction", "Watcher"]
+__all__ = ["LIVE", "NEVER", "Changes", "Look", "Lookup", "Names", "Taken", "Tally", "Transaction", "Watcher"]
 
 LIVE: Final = 0
 """The first column of a tally; the finished states follow, in the order of their numbers."""
@@ -72,6 +72,17 @@ class _Head:
                 self.apart *= 2
 
 
+class Look(NamedTuple):
+    """Where a claim looks for jobs of a topic and priority."""
+
+    first: int | None
+    """The due time from which; None: at all jobs."""
+    since: int
+    """It also looks for earlier jobs, from this due time on."""
+    until: int
+    """The due time before which it does; `since`: it does not."""
+
+
 class Heads:
     """Due times from which claims look at the waiting jobs, by topic and priority.
 
@@ -104,32 +115,34 @@ class Heads:
         known = self._known.get(topic, {}).get(priority)
         return known.due if known is not None and known.claimed >= _MANY else None
 
-    def part(self, topic: int, priority: int) -> tuple[int, int]:
-        """Return the due times from which and before which to look for earlier jobs; two equal ones: do not."""
-        known = self._known.get(topic, {}).get(priority)
+    def look(self, topic: int, priority: int) -> Look:
+        """Return where the next claim looks."""
+        known, first = self._known.get(topic, {}).get(priority), self.first(topic, priority)
         parts = 0 if known is None else known.parts()
         if known is None or not parts:
-            return 0, 0
+            return Look(first, 0, 0)
         since = known.looked if known.looked < known.due and parts < known.all else -FURTHEST
         ends = [border for border in known.borders if since < border < known.due]
-        return since, [*ends, known.due][min(parts - 1, len(ends))]
+        return Look(first, since, [*ends, known.due][min(parts - 1, len(ends))])
 
     def found(
-        self, topic: int, priority: int, due: int, jobs: int, began: float, part: tuple[int, int], earlier: int | None
+        self, topic: int, priority: int, look: Look, due: int, jobs: int, began: float, earlier: int | None
     ) -> None:
-        """Note a claim: its first job's due time, its jobs, when it began, and what it found in a part."""
+        """Note a claim: where it looked, its first job's due time, its jobs, when it began, and an earlier job."""
         due -= _BEHIND
         known = self._known.setdefault(topic, {}).setdefault(priority, _Head(due))
         known.claims(jobs, due)
         now = time.monotonic()
-        if part[0] == part[1]:
+        if look.since == look.until:
             self._usual = now - began
         else:
-            known.looked = part[1] if part[1] < known.due else -FURTHEST
+            known.looked = look.until if look.until < known.due else -FURTHEST
             least, most = (seconds / known.all for seconds in _ALL_AGAIN)
             known.pause = min(max(_SHARE * (now - began - self._usual), least), most)
             known.again = now + known.pause
-        known.due = due if earlier is None else earlier
+        lowered = look.first is not None and known.due < look.first  # another thread noted a job meanwhile
+        due = due if earlier is None else earlier
+        known.due = min(known.due, due) if lowered else due
 
     def of(self, topic: int) -> int | None:
         """Return the earliest due time of a topic's waiting jobs as known here; None: unknown."""
