@@ -149,6 +149,21 @@ def test_claims_that_come_seldom_look_at_all_in_time(heads, clock, seconds):
     assert all(later - earlier < 20 for earlier, later in pairwise(rounds))
 
 
+def test_looks_of_claims_that_come_seldom_take_little_time(heads, clock):
+    """A look at a few parts may take less time than claims did while there were many jobs."""
+    for due in range(60_000, 1_000_000, 10_000):
+        note(heads, due=due, seconds=0.03)
+    clock.advance(60)
+    spent = 0.0
+    for _ in range(60):
+        since, until = part_of(heads)
+        seconds = 0.5 * (until - max(since, 0)) / 1_000_000  # half a second for a look at all
+        note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=(since, until), seconds=seconds)
+        spent += seconds
+        clock.advance(1)
+    assert spent < 4
+
+
 def test_an_earlier_job_is_where_the_next_claim_begins(heads, clock):
     note(heads, part=next_part(heads, clock), earlier=7)
     assert heads.first(1, 0) == 7

@@ -31,6 +31,17 @@ class Taken(Exception):
     """Another transaction has taken a key, or a name, since the look at it: the transaction has to begin anew."""
 
 
+class Look(NamedTuple):
+    """Where a claim looks for jobs of a topic and priority."""
+
+    first: int | None
+    """The due time from which; None: at all jobs."""
+    since: int
+    """It also looks for earlier jobs, from this due time on."""
+    until: int
+    """The due time before which it does; `since`: it does not."""
+
+
 @dataclass(slots=True)
 class _Head:
     """The knowledge of the waiting jobs of a topic and priority."""
@@ -61,6 +72,14 @@ class _Head:
         """The number of parts."""
         return len(self.borders) + 1
 
+    def looked_at(self, look: Look, now: float, seconds: float) -> None:
+        """Note a look at parts, and the seconds that it took. The pause gets shorter by half at most."""
+        self.looked = look.until if look.until < self.due else -FURTHEST
+        parts = 1 + sum(look.since < border < look.until for border in self.borders)
+        least, most = (seconds / self.all for seconds in _ALL_AGAIN)
+        self.pause = min(max(_SHARE * seconds / parts, self.pause / 2, least), most)
+        self.again = now + self.pause
+
     def claims(self, jobs: int, due: int) -> None:
         """Note claimed jobs that were due from a time on."""
         borders, before = self.borders, self.claimed
@@ -70,17 +89,6 @@ class _Head:
             if len(borders) > 2 * _PARTS:
                 del borders[::2]
                 self.apart *= 2
-
-
-class Look(NamedTuple):
-    """Where a claim looks for jobs of a topic and priority."""
-
-    first: int | None
-    """The due time from which; None: at all jobs."""
-    since: int
-    """It also looks for earlier jobs, from this due time on."""
-    until: int
-    """The due time before which it does; `since`: it does not."""
 
 
 class Heads:
@@ -136,10 +144,7 @@ class Heads:
         if look.since == look.until:
             self._usual = now - began
         else:
-            known.looked = look.until if look.until < known.due else -FURTHEST
-            least, most = (seconds / known.all for seconds in _ALL_AGAIN)
-            known.pause = min(max(_SHARE * (now - began - self._usual), least), most)
-            known.again = now + known.pause
+            known.looked_at(look, now, now - began - self._usual)
         lowered = look.first is not None and known.due < look.first  # another thread noted a job meanwhile
         due = due if earlier is None else earlier
         known.due = min(known.due, due) if lowered else due
