@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import Fixed, JobQueue, Limit, ManualClock, StoreAway
+from pywheel import Fixed, JobQueue, Limit, ManualClock, StoreAway, Worker
 from pywheel.jobs import Outcome
 from pywheel.jobs.commands import Claim, Claimed, ClaimPolicy, Expire, Pause, Reserve
 from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import Filter, ListJobs
+from pywheel.worker.leases import Lease
 from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
 
 STEP = timedelta(seconds=0.1)  # longer than the worker waits before it asks again, as on a slow disk
@@ -290,3 +291,19 @@ def test_a_handler_has_its_whole_ttr_also_when_the_answer_to_its_claim_was_long_
     monkeypatch.setattr(stage.store, "apply", slow)
     stage.play("t", steps=30)
     assert [(row.attempt, row.outcome) for row in stage.queue.jobs.history(id)] == [(1, Outcome.DONE)]
+
+
+@pytest.mark.parametrize(("worked", "more"), [(0.01, True), (0.1, False)])
+def test_a_pool_that_works_off_its_jobs_quickly_may_hold_more_however_long_it_took_to_store_the_ends(
+    monkeypatch, worked, more
+):
+    with JobQueue("memory:") as queue:
+        queue.handler("t", concurrency=8)(print)
+        topic = Worker(queue).dispatcher.topics["t"]
+        queue.put_many(queue.job("t") for _ in range(8))
+        [jobs] = queue.store.apply([Reserve("t", 8, ClaimPolicy(60_000, 3), "w")])
+        leases = [Lease(job, topic, 100.0, True, ended=100.0 + worked) for job in jobs]
+        monkeypatch.setattr(topic.pool, "feed", len)
+        topic.feed(leases, 100.0)
+        topic.left(leases, 100.9)
+        assert (topic.room(101.0, 10**9) > 8) is more
