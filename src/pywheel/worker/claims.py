@@ -187,7 +187,7 @@ class Claims:
         topic.served_at = wall
         topic.late = max(topic.late, wall - min(outcome.jobs[0].due, outcome.jobs[-1].due))
         now = self._clock.time()
-        if (ahead := max(self._clock.until(lease.job.due) for lease in leases)) > 0:
+        if (ahead := self._clock.until(max([lease.job.due for lease in leases]))) > 0:
             for lease in leases:
                 lease.ahead = ahead
         self._leases.add(leases, now)
