@@ -237,6 +237,8 @@ _limits: Final = _fields(most=_maybe(integer), per=_maybe(text), every=integer, 
 
 
 def _policy(policy: c.ClaimPolicy) -> None:
+    if _POLICIES.get(id(policy)) is policy:  # a worker's claims from a topic all have the same one
+        return
     integer(policy.ttr, "ttr")
     integer(policy.max_attempts, "max_attempts")
     integer(policy.slack, "slack")
@@ -246,7 +248,14 @@ def _policy(policy: c.ClaimPolicy) -> None:
     number(policy.jitter, "jitter", 0, 1)
     if policy.limits is not None:
         _limits(policy.limits)
+    if type(policy.backoff) is tuple:  # else it may change
+        if len(_POLICIES) >= _POLICIES_KEPT:
+            _POLICIES.clear()
+        _POLICIES[id(policy)] = policy
 
+
+_POLICIES: Final[dict[int, c.ClaimPolicy]] = {}  # policies that were checked, by id
+_POLICIES_KEPT: Final = 1_000
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 

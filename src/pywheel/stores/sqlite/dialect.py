@@ -1,7 +1,7 @@
 """SQLite's forms of statements, and the carrier that runs them on a connection.
 
-Lists of values go as JSON. Rows come as one row with a JSON array for each column: between two rows of a result, busy
-handlers would take the interpreter for milliseconds each, in the turn to write.
+Lists of values go as JSON. Rows come as one row with their columns as JSON: between two rows of a result, busy handlers
+would take the interpreter for milliseconds each, in the turn to write.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain
+from operator import itemgetter
 from typing import Any, ClassVar, Final, TypeVar
 
 from ..sql.dialect import Dialect
@@ -119,13 +120,14 @@ class SqliteDialect(Dialect):
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def as_one_row(self, columns: str, text: str) -> str:
-        """Return a SELECT with one row, which has each column of another SELECT as JSON.
+        """Return a SELECT with one row, which has the columns of another SELECT.
 
-        A column of bytes has the lengths; the bytes themselves, joined, come behind all other columns.
+        First come all columns of numbers, and the lengths of bytes, in one JSON text. A JSON text for each column of
+        text follows, then the bytes of each column of bytes, joined.
         """
-        names = columns.split()
-        blobs = [name for name in names if TYPES.get(name) == "bytes"]
-        parts = [f"json_group_array({f'length({name})' if name in blobs else name})" for name in names]
+        numbers, texts, blobs = _by_kind(columns)
+        listed = [f"json_group_array({name})" for name in [*numbers, *[f"length({name})" for name in blobs]]]
+        parts = [f"json_array({', '.join(listed)})", *[f"json_group_array({name})" for name in texts]]
         parts += [f"CAST(group_concat({name}, '') AS BLOB)" for name in blobs]
         return f"SELECT {', '.join(parts)} FROM ({text})"
 
@@ -270,31 +272,40 @@ class Carrier:
         """Run statements in order; return the rows of each."""
         return [_SEND[type(statement)](self, statement) for statement in batch]
 
-    def _bound(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        bound = {name: _listed(value) if type(value) is list else value for name, value in values.items()}
-        bound["now"] = self.now
+    def _bound(self, text: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a text, with its lists as JSON. Values of the same names are always lists there."""
+        lists = _LISTS.get(text)
+        if lists is None:
+            lists = _LISTS[text] = [name for name, value in values.items() if type(value) is list]
+        bound = {**values, "now": self.now}
+        for name in lists:
+            bound[name] = _listed(bound[name])
         return bound
 
     def _select(self, statement: Select) -> list[Any]:
-        return self._execute(SQLITE.text(statement.text), self._bound(statement.values)).fetchall()  # type: ignore[no-any-return]
+        bound = self._bound(statement.text, statement.values)
+        return self._execute(SQLITE.text(statement.text), bound).fetchall()  # type: ignore[no-any-return]
 
     def _rows(self, statement: Rows) -> Columns:
         columns, text = statement.columns, statement.text
         sql = SQLITE.kept((columns, text), lambda: SQLITE.text(SQLITE.as_one_row(columns, text)))
-        return self._read(sql, columns, self._bound(statement.values))
+        return self._read(sql, columns, self._bound(text, statement.values))
 
     def _read(self, sql: str, columns: str, bound: dict[str, Any]) -> Columns:
-        found: Sequence[Any] = self._execute(sql, bound).fetchone()
-        places = _places_of_bytes(columns)
-        read = [_parsed(column) for column in (found[: -len(places)] if places else found)]
-        for place, joined in zip(places, found[len(read) :], strict=True):
-            ends = [*accumulate([size or 0 for size in read[place]])]
-            parts = zip(read[place], [0, *ends], ends, strict=False)  # [0, *ends] has one more
-            read[place] = [None if size is None else joined[at:end] for size, at, end in parts]
-        return Columns(read)
+        first, *others = self._execute(sql, bound).fetchone()
+        listed = _parsed(first)
+        if not others:
+            return Columns(listed)
+        numbers, texts, in_order = _layout(columns)
+        read = listed[:numbers] + [_parsed(column) for column in others[:texts]]
+        for sizes, joined in zip(listed[numbers:], others[texts:], strict=True):
+            ends = [*accumulate([size or 0 for size in sizes])]
+            parts = zip(sizes, [0, *ends], ends, strict=False)  # [0, *ends] has one more
+            read.append([None if size is None else joined[at:end] for size, at, end in parts])
+        return Columns(in_order(read))
 
     def _do(self, statement: Do) -> list[Any]:
-        self._execute(SQLITE.text(statement.text), self._bound(statement.values))
+        self._execute(SQLITE.text(statement.text), self._bound(statement.text, statement.values))
         return []
 
     def _drop(self, statement: Drop) -> list[Any]:
@@ -311,7 +322,7 @@ class Carrier:
 
     def _each(self, statement: Each) -> list[Any]:
         if len(statement.values) == 1:
-            self._execute(SQLITE.text(statement.text), self._bound(statement.values[0]))
+            self._execute(SQLITE.text(statement.text), self._bound(statement.text, statement.values[0]))
         elif statement.values:
             self._many(SQLITE.text(statement.text), [{**values, "now": self.now} for values in statement.values])
         return []
@@ -340,7 +351,7 @@ class Carrier:
             ]
         parted: list[Sequence[Any]] = []
         for part in parts:
-            bound = self._bound(part)
+            bound = self._bound(write, part)
             if not look:
                 parted.append(self._execute(write, bound).fetchall())
             elif found := self._read(look, " ".join(statement.returns), bound):
@@ -385,11 +396,24 @@ def _alike(rows: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[int]]:
     return found
 
 
+def _by_kind(columns: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the columns of numbers, of text, and of bytes."""
+    found: tuple[list[str], list[str], list[str]] = ([], [], [])
+    for name in columns.split():
+        found[{"text": 1, "name": 1, "bytes": 2}.get(TYPES.get(name, ""), 0)].append(name)
+    return found
+
+
 @cache
-def _places_of_bytes(columns: str) -> list[int]:
-    return [place for place, name in enumerate(columns.split()) if TYPES.get(name) == "bytes"]
+def _layout(columns: str) -> tuple[int, int, Callable[[list[Any]], Sequence[Any]]]:
+    """Return the number of columns of numbers and of text, and a function that puts columns by kind in order."""
+    numbers, texts, blobs = _by_kind(columns)
+    by_kind = [*numbers, *texts, *blobs]
+    places = [by_kind.index(name) for name in columns.split()]
+    return len(numbers), len(texts), itemgetter(*places) if len(places) > 1 else list
 
 
+_LISTS: Final[dict[str, list[str]]] = {}  # the names of the lists among the values of each text
 _decoded: Final = json.JSONDecoder().raw_decode  # json.loads also looks for spaces, which SQLite does not write
 
 
