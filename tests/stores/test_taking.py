@@ -8,11 +8,13 @@ import pytest
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import GetNextDues
 from pywheel.stores import open
 from tests.jobs.waiting import until
 
 TERMS = ops.ClaimPolicy(60_000, 3)
+LIMITED = TERMS._replace(limits=Limits(1_000))
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def put(store, count=1, topic="t", due=0, **more):
     return ids
 
 
-def claim(store, limit=100, begin=100, topic="t"):
-    return store.apply([ops.Claim(topic, (), TERMS, "w", begin, limit=limit)])[0]
+def claim(store, limit=100, begin=100, topic="t", terms=TERMS):
+    return store.apply([ops.Claim(topic, (), terms, "w", begin, limit=limit)])[0]
 
 
 def ack(store, claimed):
@@ -98,17 +100,18 @@ def test_what_comes_after_a_claim_sees_what_it_has_chosen(store):
     assert expired.next_lease == min(claimed.jobs[0].lease_until, rest.jobs[0].lease_until)
 
 
-def test_a_job_that_another_store_puts_before_the_first_is_claimed_within_a_second(store):
+@pytest.mark.parametrize("terms", [TERMS, LIMITED], ids=["free", "limited"])
+def test_a_job_that_another_store_puts_before_the_first_is_claimed_within_a_second(store, terms):
     put(store, 2_100, due=now_ms())
     for _ in range(22):
-        ack(store, claim(store))
+        ack(store, claim(store, terms=terms))
     put(store, 1, due=now_ms())
-    ack(store, claim(store))
+    ack(store, claim(store, terms=terms))
     with open(store.url) as other:
         [early] = put(other, due=now_ms() - 60_000)
 
     def taken():
-        claimed = claim(store)
+        claimed = claim(store, terms=terms)
         assert claimed.jobs or claimed.next <= now_ms() + 1_100
         return claimed.jobs
 
@@ -149,15 +152,31 @@ def test_a_look_at_due_times_finds_a_job_that_claims_have_passed_by(store, monke
     assert [job.id for job in claim(store).jobs] == [early]
 
 
-def test_reserving_passes_by_what_went_before(store, monkeypatch):
-    monkeypatch.setattr(
-        "pywheel.stores.sql.transaction._ALL_AGAIN", (3_600.0, 3_600.0)
-    )  # no lease is looked for meanwhile
-    texts = []
-    rendered = type(store.dialect).text
+@pytest.fixture
+def texts(store, monkeypatch):
+    """The templates of the statements that go to the server."""
+    texts, rendered = [], type(store.dialect).text
     monkeypatch.setattr(
         type(store.dialect), "text", lambda dialect, text: [texts.append(text), rendered(dialect, text)][1]
     )
+    return texts
+
+
+def test_claims_under_a_limit_pass_by_what_went_before(store, texts):
+    bounded = []
+    for _ in range(4):
+        put(store, 1_000, due=now_ms())
+        texts.clear()
+        claimed = claim(store, 1_000, 1_000, terms=LIMITED)
+        bounded.append(any("j.next >= :due" in text for text in texts))
+        assert len(ack(store, claimed)) == 1_000
+    assert bounded == [False, False, True, True]
+
+
+def test_reserving_passes_by_what_went_before(store, texts, monkeypatch):
+    monkeypatch.setattr(
+        "pywheel.stores.sql.transaction._ALL_AGAIN", (3_600.0, 3_600.0)
+    )  # no lease is looked for meanwhile
 
     def reserve(count):
         put(store, count, due=now_ms())

@@ -253,17 +253,6 @@ def test_what_a_backlog_claim_took_is_given_back_if_its_answer_was_lost(tmp_path
     assert {*lost} <= {*ids}
 
 
-def test_a_claim_does_not_look_again_at_what_went_by_but_for_now_and_then(stage):
-    """Else it walks past the dead index entries of all of that, while somebody holds a snapshot."""
-    found = claims(stage)
-    stage.handler("t")
-    stage.queue.put_many(stage.queue.job("t", delay=n / 10) for n in range(100))
-    stage.play("t", steps=round(11 / STEP.total_seconds()))
-    assert stage.queue.topics.counts()["t"].done == 100
-    whole = [claim for claim, _ in found if claim.after is None]
-    assert 10 <= len(whole) < len(found) / 2
-
-
 def test_what_is_put_before_what_was_seen_is_claimed_at_once(stage):
     stage.handler("t")
     worker = SimulatedWorker(stage, ["t"])

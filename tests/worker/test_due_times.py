@@ -25,9 +25,6 @@ class Told:
     def hint(self, due, priority):
         pass
 
-    def look_before(self, due=None):
-        pass
-
 
 class Teller:
     """A notifier that tells of changes in the slices that this worker owns, up to its horizon."""

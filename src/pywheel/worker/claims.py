@@ -100,9 +100,7 @@ class Claims:
     def commands(self, now: float) -> list[Claim]:
         """Return the commands that claim due jobs as far as there is room; pass their outcomes to `learn`."""
         ready = self._due_times.ready
-        for topic in self._unreadable.look(now):
-            topic.look_before()
-            ready[topic] = None
+        ready.update(dict.fromkeys(self._unreadable.look(now)))
         for topic, scan in self._scans.items():
             if scan.look_at() <= now and topic.begin:
                 ready[topic] = None

@@ -132,8 +132,6 @@ class DueTimes:
             raise
         for topic in some:
             due = dues.get(topic.name)
-            if due is not None:
-                topic.look_before(due)
             if due is not None or topic not in self.ready:
                 self.learn(topic, due)
 

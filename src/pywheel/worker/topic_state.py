@@ -22,8 +22,6 @@ _BESIDE: Final = 8
 _FULL: Final = 0.5  # seconds after which a worker with all places of a limit asks again: its own leases may be over
 _AGAIN: Final = 0.01  # seconds until the next claim after one that got none of the due jobs
 _SOON: Final = 0.001  # seconds until the next claim after one that came too early
-_WHOLE: Final = 0.5  # seconds between claims that look at all due jobs
-_UNSEEN: Final = 1_000  # ms: jobs that are due so shortly before a claim may appear after it, as their commits ran
 _PACE: Final = (0.05, 8, 0.2)
 """A pool that works off its jobs within 0.05 s may hold 8 times as many; one that takes over 0.2 s, half as many."""
 _WITH_PRIORITIES: Final = (0.025, 2, 0.05)
@@ -62,7 +60,6 @@ class TopicState:
         self.waits = False  # whether to claim only jobs that begin at once: the due ones may not be held
         self.done = self.failed = self.dead = self.late = 0  # jobs, attempts, and ms of the latest claim since `take`
         self.behind = 0  # since when due jobs are not claimed, wall clock in ms; 0 if there are none
-        self._whole_at = 0.0  # when to look at all due jobs
         self._buffer = 0  # jobs that may wait in the pool
         self._fed_at = 0.0  # since when the jobs that leave the pool are counted; 0 while it is empty
         self._passed = 0  # jobs that have left since then
@@ -73,7 +70,6 @@ class TopicState:
         self.policy = self.policy._replace(limits=limits)
         self.scan = LimitScan() if limits is not None and limits.per is not None else None
         self.retry_at = 0.0  # the earliest time of the next claim
-        self._seen: int | None = None  # all jobs due before this were claimed, wall clock in ms; None: unknown
 
     @property
     def begin(self) -> int:
@@ -111,31 +107,14 @@ class TopicState:
         self, worker: str, room: int, begin: int, suspects: int, most_bytes: int, without: tuple[int, ...], now: float
     ) -> Claim:
         """Return the command that claims due jobs: it looks at `room` jobs, and `begin` of them begin at once."""
-        ids, after, limit = ((), self._beyond(now), room) if self.scan is None else self.scan.next_look(room, now)
+        ids, after, limit = ((), None, room) if self.scan is None else self.scan.next_look(room, now)
         return Claim(
             self.name, ids, self.policy, worker, begin, suspects, most_bytes, limit, after, () if ids else without
         )
 
-    def _beyond(self, now: float) -> tuple[None, int, int] | None:
-        """Return the position behind which to look. None, for all jobs: now and then, and if earlier ones may be due.
-
-        While another transaction holds a snapshot, a server keeps the index entries of all jobs that ended since. A
-        claim that starts at the end of the previous one does not walk past these entries.
-        """
-        if self._seen is None or now >= self._whole_at:
-            self._whole_at = now + _WHOLE
-            return None
-        return None, self._seen, 0
-
-    def look_before(self, due: int | None = None) -> None:
-        """Have the next claim look at all due jobs if one that is due then may have been missed. None: in any case."""
-        if due is None or (self._seen is not None and due <= self._seen):
-            self._seen = None
-
     def hint(self, due: int, priority: int) -> None:
         """Take in a hint that a job with this priority is due at `due`."""
         self.priorities |= priority != 0
-        self.look_before(due)
         if self.scan is not None:
             self.scan.hint(due)
 
@@ -148,8 +127,6 @@ class TopicState:
         the claim. `again`: the time at which the limits allow the next claim.
         """
         before, after = walls
-        if not outcome.left and (outcome.next is None or outcome.next > after):
-            self._seen = before - _UNSEEN
         if not self.priorities:
             self.priorities = any(job.priority for job in outcome.jobs) or any(due.priority for due in outcome.left)
         most = None if self.limits is None or self.scan is not None else self.limits.most
@@ -191,8 +168,7 @@ class TopicState:
         self.behind = 0 if wall is None else self.behind or wall
 
     def forget_looks(self) -> None:
-        """Look anew at all due jobs: earlier looks may be wrong."""
-        self.look_before()
+        """Walk anew through the jobs that a limit by groups holds back: earlier looks may be wrong."""
         if self.scan is not None:
             self.scan.restart()
 
@@ -200,12 +176,10 @@ class TopicState:
         """Forget all times of the old wall clock: `behind` might be in the future for other workers."""
         self.behind = self.served_at = 0
         self.retry_at = 0.0
-        self.look_before()
 
     def pause(self, now: float) -> None:
         """Forget the due jobs: the topic is paused."""
         self.behind = 0
-        self.look_before()
         if self.scan is not None:
             self.scan.pause(now)
 

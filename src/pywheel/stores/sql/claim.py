@@ -191,6 +191,8 @@ def _due(
         if len(found) >= most:
             return topic, found, topic.now
         nexts += [due for [due] in seen[1] if due is not None] if probe else []
+        if bounded and looks[priority].first is not None:
+            nexts.append(topic.now if seen[-1][0][0] is not None else topic.now + _LOOK_AGAIN)
     if probe and passed:
         answer = yield [Rows("next", _NEXT, {"topic": number, "priority": priority}) for priority in passed]
         nexts += [due for [[due]] in answer if due is not None]
@@ -213,7 +215,8 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
     look = partial(
         _due, tx, number, small=small, lock=not limited, after=command.after, without=command.without, probe=True
     )
-    topic, found, first = yield from look(most=most)
+    bounded = bool(tx.dialect.take) and command.after is None and not command.without
+    topic, found, first = yield from look(most=most, bounded=bounded)
     if len(found) == most and sum(one.lost == LOST_BEGUN for one in found) > suspects:
         tried = [one for one in found if one.lost == LOST_BEGUN]
         topic, others, first = yield from look(most=max(most - suspects, 1), suspects=False)
@@ -237,8 +240,7 @@ def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
     number = numbers.get(command.topic)
     if number is None:
         return Claimed([], 0, [], paused=False)
-    at_a_job = command.after is not None and (command.after[0] is not None or command.after[2] > 0)
-    picked = command.limit <= 0 or at_a_job or command.without or command.policy.limits is not None
+    picked = command.limit <= 0 or command.after is not None or command.without or command.policy.limits is not None
     if tx.dialect.take and number in tx.topics.lanes and not picked:  # the first due jobs, whichever they are
         claimed = yield from _take(tx, number, command)
         if claimed is not None:
@@ -287,15 +289,13 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         heads = tx.topics.heads
         head, since, until = look = heads.look(number, priority)
         place = {"topic": number, "priority": priority, "since": since, "until": until}
-        bounds = [due for due in (head, command.after and clamped(command.after[1])) if due is not None]
-        first = max(bounds, default=None)
         more = {
             "priority": priority,
             "most": left,
             "reach": 2 * left + _BEYOND,
             "begin": max(command.begin - len(jobs), 0),
             "bytes": bytes_left,
-            "first": -FURTHEST if first is None else first,
+            "first": -FURTHEST if head is None else head,
         }
         after = Rows("next earlier looked", f"{_NEXT}, {_EARLIER}, {tx.dialect.looked} AS looked", place)
         batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), after)
