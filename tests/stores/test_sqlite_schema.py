@@ -83,6 +83,17 @@ def test_a_claim_reads_only_what_is_due(store):
             assert "ORDER BY" not in step, found
 
 
+def test_jobs_are_kept_in_the_order_of_their_ends(store):
+    """In that of their ids, each end of a few jobs would write some pages of its own."""
+    ids = put(store, count=50)
+    random.Random(1).shuffle(ids)
+    for at in range(0, 50, 5):
+        claimed = apply(store, c.Claim("t", tuple(ids[at : at + 5]), ClaimPolicy(60_000, 3), "w", 5))
+        assert store.apply([c.Ack(job.id, job.claims) for job in claimed.jobs]) == [True] * 5
+    kept = [id for [id] in store._connection.execute("SELECT id FROM finished ORDER BY rowid")]
+    assert [{*kept[at : at + 5]} for at in range(0, 50, 5)] == [{*ids[at : at + 5]} for at in range(0, 50, 5)]
+
+
 def test_a_purge_reads_only_what_ended_long_ago(store):
     [id] = put(store)
     apply(store, c.Cancel(id))

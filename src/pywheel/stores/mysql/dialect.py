@@ -97,6 +97,7 @@ class MysqlDialect(ServerDialect):
         "binary": "varbinary(800)",
         "serial": "int NOT NULL AUTO_INCREMENT PRIMARY KEY",
         "primary": "NOT NULL PRIMARY KEY",
+        "ended": "NOT NULL PRIMARY KEY",
         "row": "seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, ",
         "member": "id int NOT NULL AUTO_INCREMENT PRIMARY KEY, name mediumtext NOT NULL",
         "session": "server varbinary(400)",  # where its session holds the lock named after it

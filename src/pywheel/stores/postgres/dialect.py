@@ -61,6 +61,7 @@ class PostgresDialect(ServerDialect):
         "binary": "bytea",
         "serial": "int GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "primary": "PRIMARY KEY",
+        "ended": "PRIMARY KEY",
         "row": "",
         "member": 'name text COLLATE "C" PRIMARY KEY',
         # The session that listens: others see at once that its process has ended.

@@ -75,7 +75,7 @@ CREATE INDEX job_next ON job (state, topic, priority, next, id);
 CREATE UNIQUE INDEX job_key ON job (topic, key) WHERE key IS NOT NULL AND passed = 0;
 CREATE INDEX job_passed ON job (topic, key) WHERE key IS NOT NULL AND passed = 1;
 CREATE TABLE finished (
-    id {big} {primary},
+    id {big} {ended},
     topic {int} NOT NULL,
     state {small} NOT NULL,             -- 0 done, 1 cancelled, 2 dead
     ended {big} NOT NULL,

@@ -39,6 +39,7 @@ class SqliteDialect(Dialect):
     kinds: ClassVar[Mapping[str, str]] = {
         "big": "INTEGER", "int": "INTEGER", "small": "INTEGER", "text": "TEXT", "name": "TEXT", "bytes": "BLOB",
         "binary": "BLOB", "serial": "INTEGER PRIMARY KEY", "primary": "PRIMARY KEY", "clustered": " WITHOUT ROWID",
+        "ended": "NOT NULL UNIQUE",  # rows in the order of their ends: in that of the ids each would write its own page
     }  # fmt: skip
     lock = ""
     skip = ""
@@ -172,7 +173,7 @@ _COUNT_TAIL: Final = (
 
 SQLITE: Final = SqliteDialect()
 SCHEMA: Final = SQLITE.text(
-    TABLES.replace(", id)", ")")  # each index ends with the id anyway, and would have it twice
+    TABLES.replace("next, id)", "next)")  # an index of `job` ends with the id anyway, and would have it twice
     + """
 CREATE TABLE counts (
     topic INTEGER PRIMARY KEY,
