@@ -173,6 +173,17 @@ def test_claims_under_a_limit_pass_by_what_went_before(store, texts):
     assert bounded == [False, False, True, True]
 
 
+def test_a_walk_through_groups_begins_at_the_first_job(store):
+    """A worker believes that it has seen all that is due before the walk."""
+    grouped = TERMS._replace(limits=Limits(1_000, "-"))
+    put(store, 2_100, due=now_ms())
+    for _ in range(22):
+        ack(store, claim(store, terms=grouped))
+    with open(store.url) as other:
+        [early] = put(other, due=now_ms() - 60_000)
+    assert [job.id for job in claim(store, terms=grouped).jobs] == [early]
+
+
 def test_reserving_passes_by_what_went_before(store, texts, monkeypatch):
     monkeypatch.setattr(
         "pywheel.stores.sql.transaction._ALL_AGAIN", (3_600.0, 3_600.0)

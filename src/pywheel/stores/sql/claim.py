@@ -207,7 +207,8 @@ def _beyond(place: tuple[int, int] | None, without: Collection[int]) -> dict[str
 
 def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], int | None]]:
     """Return a topic, the due jobs for a claim without ids, in order, and the next due time."""
-    limited = command.policy.limits is not None
+    limits = command.policy.limits
+    limited, walks = limits is not None, limits is not None and limits.per is not None
     most, suspects = clamped(command.limit), max(command.suspects, 0)
     small = None if command.bytes >= _ALL * most else command.bytes // most
     if limited:
@@ -215,7 +216,8 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
     look = partial(
         _due, tx, number, small=small, lock=not limited, after=command.after, without=command.without, probe=True
     )
-    bounded = bool(tx.dialect.take) and command.after is None and not command.without
+    # A worker takes a walk through groups to have seen all due jobs.
+    bounded = bool(tx.dialect.take) and not walks and command.after is None and not command.without
     topic, found, first = yield from look(most=most, bounded=bounded)
     if len(found) == most and sum(one.lost == LOST_BEGUN for one in found) > suspects:
         tried = [one for one in found if one.lost == LOST_BEGUN]
