@@ -11,37 +11,48 @@ from pywheel.jobs.queries import Query
 from pywheel.stores import Store, open
 from pywheel.stores.sqlite.store import SqliteStore
 from tests.isolated.child import run_well
+from tests.jobs.waiting import until
 from tests.stores.calls import QUERIES, listening
 from tests.stores.files import put
 
-CLOSE = """
-import sys, threading, time
+HEAD = """
+import os, sys, threading, time
 from pywheel import JobQueue, StoreClosed
+from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob
+from pywheel.stores import open
 
-told, wrong = [], []
+wrong = []
 
-def work(queue, use):
-    try:
-        while True:
-            use(queue)
-    except StoreClosed:
-        pass
-    except BaseException as error:
-        wrong.append(repr(error))
+def started(use, *arguments):
+    "Return a thread that uses a store until it is closed."
+    def work():
+        try:
+            while True:
+                use(*arguments)
+        except StoreClosed:
+            pass
+        except BaseException as error:
+            wrong.append(repr(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+"""
+
+PROGRAMS = {
+    "puts and reads": """
+told, get = [], GetJob(1)
 
 def put(queue):
     told.append(queue.put("t", b"x"))
 
-get = GetJob(1)
 looks = [lambda queue: queue.topics.counts(), lambda queue: queue.jobs.list(limit=50)]
 uses = [put, put, lambda queue: queue.store.ask(get), *looks]
 for _ in range(30):
     queue = JobQueue(sys.argv[1])
     before = len(told)
-    threads = [threading.Thread(target=work, args=(queue, use)) for use in uses]
-    for thread in threads:
-        thread.start()
+    threads = [started(use, queue) for use in uses]
     while len(told) < before + 20:
         time.sleep(0.001)
     queue.close()
@@ -49,14 +60,43 @@ for _ in range(30):
         thread.join()
 with JobQueue(sys.argv[1]) as queue:
     assert sum(queue.topics.counts()["t"]) == len(told), (queue.topics.counts(), len(told))
-assert not wrong, wrong[:3]
-print("well")
-"""
+""",
+    "begins to listen and listens": """
+def listen(store):
+    notifier = store.notifier("w")
+    try:
+        store.apply([ops.Announce(notifier.worker, ("t",))])
+        notifier.publish(2**60)
+        for _ in range(3):
+            notifier.beat(0)
+            notifier.wait(0.0005)
+            notifier.members()
+            notifier.hints()
+            notifier.ring(notifier.worker)
+    finally:
+        notifier.close()
+
+for _ in range(40):
+    store = open(sys.argv[1])
+    threads = [started(listen, store) for _ in range(3)]
+    store.apply([ops.Pause("t", True)])
+    store.close()
+    pipes = [os.pipe() for _ in range(10)]  # they get the numbers of what was closed
+    for thread in threads:
+        thread.join()
+    for reading, writing in pipes:
+        os.close(writing)
+        assert os.read(reading, 1) == b""
+        os.close(reading)
+""",
+}
 
 
 @pytest.mark.stress
-def test_threads_that_put_and_read_get_a_result_or_closed(shared_url):
-    assert run_well("-c", CLOSE, shared_url) == "well\n"
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_a_thread_beside_a_close_gets_a_result_or_closed_whatever_it_does(shared_url, what):
+    program = f'{HEAD}{PROGRAMS[what]}assert not wrong, wrong[:3]\nprint("well")'
+    assert run_well("-c", program, shared_url) == "well\n"
 
 
 CALLS = {
@@ -96,9 +136,9 @@ def test_every_method_was_tried():
     assert {kind.__name__ for kind in QUERIES} == ours
 
 
-def while_closing(store, use, expected):
-    """Close the store while a thread is in the middle of a transaction; it gets its result."""
-    began, may_end, ended = threading.Event(), threading.Event(), []
+def test_a_close_waits_for_the_commit_under_way_which_tells_its_worker(store, clock, pool):
+    """What the commit still has to read of other workers, it may."""
+    began, may_end = threading.Event(), threading.Event()
     wall = store.clock.wall
 
     def slow():
@@ -106,58 +146,28 @@ def while_closing(store, use, expected):
         may_end.wait(60)
         return wall()
 
-    store.clock.wall = slow
-    writer = threading.Thread(target=lambda: ended.append(use()))
-    writer.start()
-    assert began.wait(60)
-    closer = threading.Thread(target=store.close)
-    closer.start()
-    while not store._database.over:
-        pass
-    assert closer.is_alive()
-    may_end.set()
-    writer.join(60)
-    closer.join(60)
-    store.clock.wall = wall
-    assert ended == [expected]
-
-
-def test_close_waits_for_the_transaction_under_way(store):
-    while_closing(store, lambda: put(store), 1)
-    with pytest.raises(StoreClosed):
-        put(store)
-
-
-def test_a_commit_under_way_ends_and_tells_its_worker_though_it_is_being_closed(store, clock):
-    """What it still has to read of other workers, it may."""
     with open(store.url, clock=clock) as other:
         notifier = listening(other)
-        while_closing(store, lambda: store.apply([ops.Put((NewJob("t", b"x", 0), NewJob("t", b"x", 0)))]), [[1, 2]])
+        store.clock.wall = slow
+        writing = pool.submit(store.apply, [ops.Put((NewJob("t", b"x", 0), NewJob("t", b"x", 0)))])
+        assert began.wait(60)
+        closing = pool.submit(store.close)
+        until(lambda: store._database.over)
+        assert not closing.done()
+        may_end.set()
+        assert (writing.result(60), closing.result(60)) == ([[1, 2]], None)
+        store.clock.wall = wall
+        with pytest.raises(StoreClosed):
+            put(store)
         assert notifier.wait(60) is True
         hints = notifier.hints()
         assert hints.reload or {due.id for due in hints.due} == {1, 2}
 
 
-def test_a_notifier_of_a_closed_store_does_nothing_or_says_closed(store):
-    notifier = listening(store)
-    store.close()
-    notifier.publish(5)
-    notifier.beat(0)
-    notifier.quiet()
-    notifier.ring(notifier.worker)
-    notifier.wake()
-    assert notifier.wait(60) is False
-    for query in (notifier.members, notifier.hints):
-        with pytest.raises(StoreClosed):
-            query()
-    notifier.close()
-    notifier.close()
-
-
 @pytest.mark.parametrize("close", ["the store", "the notifier"])
-def test_a_notifier_that_waits_is_woken_by_close(store, close):
+def test_a_notifier_that_waits_is_woken_by_close(store, pool, close):
     notifier = listening(store)
-    began, seen = threading.Event(), []
+    began = threading.Event()
     page = notifier._page
     wait = page.wait
 
@@ -166,65 +176,8 @@ def test_a_notifier_that_waits_is_woken_by_close(store, close):
         wait(*arguments)
 
     page.wait = waiting
-    thread = threading.Thread(target=lambda: seen.append(notifier.wait(600)))
-    thread.start()
+    seen = pool.submit(notifier.wait, 600)
     assert began.wait(60)
     (store if close == "the store" else notifier).close()
-    thread.join(60)
-    assert len(seen) == 1
+    assert isinstance(seen.result(60), bool)
     assert notifier.wait(600) is False
-
-
-NOTIFIERS = """
-import os, sys, threading
-from pywheel import StoreClosed
-from pywheel.jobs import commands as ops
-from pywheel.stores import open
-
-wrong = []
-
-def listen(store):
-    try:
-        while True:
-            notifier = store.notifier("w")
-            try:
-                use(store, notifier)
-            finally:
-                notifier.close()
-    except StoreClosed:
-        pass
-    except BaseException as error:
-        wrong.append(repr(error))
-
-def use(store, notifier):
-    store.apply([ops.Announce(notifier.worker, ("t",))])
-    notifier.publish(2**60)
-    for _ in range(3):
-        notifier.beat(0)
-        notifier.wait(0.0005)
-        notifier.members()
-        notifier.hints()
-        notifier.ring(notifier.worker)
-
-for _ in range(40):
-    store = open(sys.argv[1])
-    threads = [threading.Thread(target=listen, args=(store,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    store.apply([ops.Pause("t", True)])
-    store.close()
-    pipes = [os.pipe() for _ in range(10)]  # they get the numbers of what was closed
-    for thread in threads:
-        thread.join()
-    for reading, writing in pipes:
-        os.close(writing)
-        assert os.read(reading, 1) == b""
-        os.close(reading)
-assert not wrong, wrong[:3]
-print("well")
-"""
-
-
-@pytest.mark.stress
-def test_notifiers_that_begin_and_listen_while_it_is_closed_get_a_result_or_closed(shared_url):
-    assert run_well("-c", NOTIFIERS, shared_url) == "well\n"

@@ -22,6 +22,7 @@ from tests.stores.calls import ended
 from tests.stores.emptied import emptied
 
 SOME = 5  # jobs of each topic that goes on
+CLAIM = Claim("known", (), ClaimPolicy(60_000, 5), "w", 10, limit=10)
 
 
 @pytest.fixture
@@ -49,9 +50,20 @@ def connection(sql_server, queue):
         yield connection
 
 
-def everything_else_goes_on(queue, waiting):
-    """Put, claim, renew and ack jobs of other topics, by hand and by a worker, while somebody waits."""
+@pytest.fixture
+def theirs(queue, url):
+    """Another process's queue, which knows the topic's priorities."""
+    with JobQueue(url) as theirs:
+        assert theirs.reserve("known") == []
+        yield theirs
+
+
+def everything_else_goes_on(queue, *waiting):
+    """Put, move, cancel, claim, renew and ack other jobs, by hand and by a worker, while some wait."""
     for number in range(SOME):
+        id = queue.put("known", delay="1h")
+        assert queue.reschedule(id, delay="2h")
+        assert queue.cancel(id)
         queue.put("known", b"%d" % number)
         queue.put("other", b"%d" % number, key=f"mine {number}")
         for topic in ("known", "other"):
@@ -76,7 +88,7 @@ def everything_else_goes_on(queue, waiting):
     worker.stop()
     worker.join()
     assert queue.topics.counts()["worked"].done == SOME
-    assert waiting is None or not waiting.done()
+    assert not any(one.done() for one in waiting)
 
 
 @pytest.fixture
@@ -90,10 +102,10 @@ def others(queue):
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_key_that_an_open_transaction_holds_holds_up_only_the_put_of_that_key(pool, queue, connection, end):
     queue.put("known", b"theirs", key="k", connection=connection, delay="1h")
-    waiting = pool.submit(queue.put, "known", b"ours", key="k", delay="1h")
-    everything_else_goes_on(queue, waiting)
+    waiting = [pool.submit(queue.put, "known", b"ours", key="k", delay="1h") for _ in range(20)]
+    everything_else_goes_on(queue, *waiting)
     getattr(connection, end)()
-    assert isinstance(ended(waiting), JobExists) is (end == "commit")
+    assert sum(isinstance(ended(one), JobExists) for one in waiting) == (20 if end == "commit" else 19)
     assert queue.get(("known", "k")).body == (b"theirs" if end == "commit" else b"ours")
 
 
@@ -101,7 +113,7 @@ def test_a_key_that_an_open_transaction_holds_holds_up_only_the_put_of_that_key(
 def test_the_first_put_of_a_topic_in_an_open_transaction_holds_up_nobody(queue, connection):
     theirs = queue.put("new", b"theirs", connection=connection, delay="1h")
     ours = queue.put("new", b"ours", delay="1h")
-    everything_else_goes_on(queue, None)
+    everything_else_goes_on(queue)
     assert [job.id for job in queue.jobs.list("new")] == [ours]
     connection.commit()
     assert {job.id for job in queue.jobs.list("new")} == {ours, theirs}
@@ -127,7 +139,7 @@ def test_a_running_job_that_an_open_transaction_looked_at_holds_up_at_most_its_o
     with pytest.raises(JobExists):
         queue.put("known", b"next", key="k", connection=connection)
     ack = pool.submit(queue.ack, running)
-    everything_else_goes_on(queue, None)
+    everything_else_goes_on(queue)
     connection.commit()
     assert ended(ack) is True
 
@@ -138,7 +150,7 @@ def test_claims_go_on_beside_many_ends_of_which_one_waits_for_a_lock(pool, queue
     running = queue.reserve("known", 300)
     with pytest.raises(JobExists):
         queue.put("known", b"next", key="k", connection=connection)
-    step = pool.submit(queue.store.apply, [*[Ack(job.id, job.claims) for job in running], _CLAIM])
+    step = pool.submit(queue.store.apply, [*[Ack(job.id, job.claims) for job in running], CLAIM])
     until(lambda: queue.store.ask(CountJobs())["known"].running > 300)
     assert not step.done()
     connection.commit()
@@ -158,7 +170,7 @@ def test_ends_are_stored_though_the_connection_of_the_claims_beside_them_breaks(
         return writing(lane, until)
 
     monkeypatch.setattr(Lane, "writing", broken)
-    *ends, claimed = queue.store.apply([*[Ack(job.id, job.claims) for job in running], _CLAIM])
+    *ends, claimed = queue.store.apply([*[Ack(job.id, job.claims) for job in running], CLAIM])
     assert ends == [True] * 300
     assert isinstance(claimed, StoreAway)
 
@@ -174,34 +186,27 @@ def test_a_claim_under_a_limit_that_does_not_end_holds_up_only_its_topic(queue, 
         note = f"{queue.store.dialect.tables}note"
         cursor.execute(f"SELECT value FROM {note} WHERE label = %s FOR UPDATE", [note_of("limited").encode()])
     queue.put("limited", key="group:1")
-    everything_else_goes_on(queue, None)
+    everything_else_goes_on(queue)
     assert not handled.is_set()
     connection.rollback()
     with working(queue):
         assert handled.wait(60)
 
 
-def test_who_waits_for_a_key_in_vain_learns_what_to_do(pool, url, connection):
+@pytest.mark.parametrize("awaited", [False, True], ids=["a thread", "a task"])
+def test_who_waits_for_a_key_in_vain_learns_what_to_do(pool, url, connection, awaited):
     with JobQueue(waits(url, 2)) as queue:
+
+        def put():
+            return asyncio.run(queue.aio.put("known", key="k")) if awaited else queue.put("known", key="k")
+
         queue.put("known", key="k", connection=connection)
-        waiting = [pool.submit(queue.put, "known", key="k") for _ in range(20)]
-        assert {str(ended(one)).rpartition(": ")[2] for one in waiting} == {"end that transaction, and try again"}
+        errors = [ended(one) for one in [pool.submit(put) for _ in range(20)]]
+        assert {type(error) for error in errors} == {StoreBusy}
+        assert {str(error).rpartition(": ")[2] for error in errors} == {"end that transaction, and try again"}
         connection.rollback()
         assert [job for job in queue.jobs.list("known") if job.key] == []
-        queue.put("known", key="k")
-
-
-def test_many_who_wait_for_a_key_hold_up_nobody_else(pool, url, connection):
-    with JobQueue(waits(url, 60)) as queue:
-        ids = [queue.put("known", delay="1h") for _ in range(20)]
-        queue.put("known", key="k", connection=connection)
-        waiting = [pool.submit(queue.put, "known", key="k") for _ in range(20)]
-        for number, id in enumerate(ids):
-            assert queue.reschedule(id, delay="2h")
-            queue.put("known", key=f"another {number}")
-            assert queue.cancel(id)
-        connection.commit()
-        assert {type(ended(one)) for one in waiting} == {JobExists}
+        assert type(put()) is int
 
 
 @pytest.mark.parametrize("others", [{"key": "k"}, {"priority": 5}])
@@ -240,15 +245,6 @@ def test_a_key_in_an_open_transaction_holds_up_no_other_task_of_a_loop(queue, co
         assert {type(one) for one in outcomes} == {JobExists}
 
     asyncio.run(run())
-
-
-def test_a_task_that_waits_for_a_key_in_vain_learns_what_to_do(url, connection):
-    with JobQueue(waits(url, 2)) as queue:
-        queue.put("known", key="k", connection=connection)
-        with pytest.raises(StoreBusy, match="end that transaction, and try again"):
-            asyncio.run(queue.aio.put("known", key="k"))
-        connection.rollback()
-        assert type(asyncio.run(queue.aio.put("known", key="k"))) is int
 
 
 def test_a_queue_that_is_closed_while_a_task_waits_for_a_key_answers_it(url, connection):
@@ -308,59 +304,52 @@ def stopped(monkeypatch, pool):
 
 @pytest.mark.usefixtures("others")
 @pytest.mark.parametrize("look", [Expire(10), Purge(State.DEAD, 0, None, 10), Purge(State.DONE, 0, None, 10)])
-def test_a_process_stopped_as_it_looks_for_what_is_over_holds_up_no_job_that_runs(queue, url, stopped, look):
+def test_a_process_stopped_as_it_looks_for_what_is_over_holds_up_no_job_that_runs(queue, theirs, stopped, look):
     queue.put_many([queue.job("known", b"%d" % number) for number in range(10)])
     [lost] = queue.reserve("known", 1, ttr=0.001)
     running = queue.reserve("known", 9)
     queue.ack(running.pop())
     time.sleep(0.1)  # the first lease is over
-    with JobQueue(url) as theirs:
-        stopped.begin(theirs.store.apply, [look])
-        assert all(queue.ack(job) for job in running)
-        assert queue.topics.pause("other")
-        [outcome] = stopped.ended()
+    stopped.begin(theirs.store.apply, [look])
+    assert all(queue.ack(job) for job in running)
+    assert queue.topics.pause("other")
+    [outcome] = stopped.ended()
     assert not isinstance(outcome, StoreError)
     assert stopped.tries == 1  # nobody waited until the server rolled it back
     assert queue.get(lost.id).state is State.DELAYED
 
 
 @pytest.mark.usefixtures("others")
-def test_a_process_stopped_as_it_claims_what_is_due_holds_up_no_job_that_is_due_later(queue, url, stopped):
+def test_a_process_stopped_as_it_claims_what_is_due_holds_up_no_job_that_is_due_later(queue, theirs, stopped):
     later = queue.put("known", delay=600)
-    with JobQueue(url) as theirs:
-        assert theirs.reserve("known", 1) == []  # so that it knows the topic's priorities
-        due = queue.put("known")
-        stopped.begin(theirs.store.apply, [Claim("known", (), ClaimPolicy(60_000, 5), "w", 10, limit=10)])
-        assert queue.reschedule(later, delay=1200)
-        [claimed] = stopped.ended()
+    due = queue.put("known")
+    stopped.begin(theirs.store.apply, [CLAIM])
+    assert queue.reschedule(later, delay=1200)
+    [claimed] = stopped.ended()
     assert [job.id for job in claimed.jobs] == [due]
     assert stopped.tries == 1
 
 
-def test_no_claim_is_dated_before_its_job_was_due(queue, url, monkeypatch):
+def test_no_claim_is_dated_before_its_job_was_due(queue, theirs, monkeypatch):
     queue.put("known", priority=1, delay="1h")
+    theirs.reserve("known")  # so that it knows that priority
     sends = OwnSession.send
 
     def slowly(session, batch):
         time.sleep(0.1)
         return sends(session, batch)
 
-    with JobQueue(url) as theirs:
-        theirs.reserve("known")  # so that it knows the topic's priorities
-        for delay in (0.05, 0.15, 0.25):  # due before, between and after the trips of a claim
-            id = queue.put("known", delay=delay)
-            with monkeypatch.context() as slow:
-                slow.setattr(OwnSession, "send", slowly)
-                while not (jobs := theirs.reserve("known")):
-                    pass
-            assert [job.id for job in jobs] == [id]
-            assert queue.jobs.history(id)[0].started >= jobs[0].due
+    for delay in (0.05, 0.15, 0.25):  # due before, between and after the trips of a claim
+        id = queue.put("known", delay=delay)
+        with monkeypatch.context() as slow:
+            slow.setattr(OwnSession, "send", slowly)
+            while not (jobs := theirs.reserve("known")):
+                pass
+        assert [job.id for job in jobs] == [id]
+        assert queue.jobs.history(id)[0].started >= jobs[0].due
 
 
-_CLAIM = Claim("known", (), ClaimPolicy(60_000, 5), "w", 10, limit=10)
-
-
-def test_what_a_claim_takes_as_its_topic_is_resumed_is_told(queue, url, monkeypatch):
+def test_what_a_claim_takes_as_its_topic_is_resumed_is_told(queue, theirs, monkeypatch):
     sends = OwnSession.send
 
     def torn(session, batch):
@@ -370,22 +359,18 @@ def test_what_a_claim_takes_as_its_topic_is_resumed_is_told(queue, url, monkeypa
             return [paused, *sends(session, batch[1:])]
         return sends(session, batch)
 
-    with JobQueue(url) as theirs:
-        assert theirs.store.apply([_CLAIM])[0].jobs == []  # so that it knows the topic's priorities
-        id = queue.put("known")
-        queue.topics.pause("known")
-        monkeypatch.setattr(OwnSession, "send", torn)
-        [claimed] = theirs.store.apply([_CLAIM])
+    id = queue.put("known")
+    queue.topics.pause("known")
+    monkeypatch.setattr(OwnSession, "send", torn)
+    [claimed] = theirs.store.apply([CLAIM])
     assert [job.id for job in claimed.jobs] == [id]
     assert not claimed.paused
 
 
-def test_due_jobs_behind_many_that_a_transaction_holds_are_claimed(queue, url, connection):
-    with JobQueue(url) as theirs:
-        assert theirs.store.apply([_CLAIM])[0].jobs == []  # so that it knows the topic's priorities
-        held = queue.put_many([queue.job("known") for _ in range(100)])
-        free = queue.put_many([queue.job("known") for _ in range(20)])
-        for id in held:
-            queue.jobs.edit(id, headers={"by": "them"}, connection=connection)
-        claims = [theirs.store.apply([_CLAIM])[0] for _ in range(2)]
-        assert [job.id for claimed in claims for job in claimed.jobs] == free
+def test_due_jobs_behind_many_that_a_transaction_holds_are_claimed(queue, theirs, connection):
+    held = queue.put_many([queue.job("known") for _ in range(100)])
+    free = queue.put_many([queue.job("known") for _ in range(20)])
+    for id in held:
+        queue.jobs.edit(id, headers={"by": "them"}, connection=connection)
+    claims = [theirs.store.apply([CLAIM])[0] for _ in range(2)]
+    assert [job.id for claimed in claims for job in claimed.jobs] == free

@@ -28,20 +28,8 @@ def in_child(work):
 queue = JobQueue(sys.argv[1])
 """
 
-LISTEN = """
-from pywheel.jobs import commands as ops
-
-def listen(topic):
-    notifier = queue.store.notifier("w")
-    queue.store.apply([ops.Announce(notifier.worker, (topic,))])
-    notifier.publish(2**60)
-    settle(notifier)
-    return notifier
-
-def settle(notifier):
-    while notifier.wait(0):
-        pass
-    notifier.hints()
+HEARD = """
+from tests.stores.calls import listening, settle
 
 def heard(notifier):
     "Return the jobs that it is told; it is woken as well when somebody comes or goes."
@@ -84,33 +72,32 @@ for thread in threads:
 assert codes == [0] * 25
 assert sum(queue.topics.counts()["t"]) == len(told) + 75
 """,
-    "a_child_may_listen_and_the_parents_notifier_stays": LISTEN
+    "a_child_may_listen_and_the_parents_notifier_stays": HEARD
     + """
-ears = listen("parents")
+ears = listening(queue.store, "parents")
 
 def child():
-    mine = listen("childs")
+    mine = listening(queue.store, "childs")
     assert {member.worker for member in mine.members()} == {mine.worker, ears.worker}
-    assert heard_after(queue.put("childs", b"x"), mine)
+    id = queue.put("childs", b"x")
+    assert heard(mine) == [id]
     queue.put("parents", b"x")
     mine.close()
     queue.close()
-
-def heard_after(id, notifier):
-    return heard(notifier) == [id]
 
 assert in_child(child) == 0
 [found] = heard(ears)
 assert queue.get(found).topic == "parents"
 settle(ears)
-assert heard_after(queue.put("parents", b"x"), ears)
+id = queue.put("parents", b"x")
+assert heard(ears) == [id]
 ears.close()
 """,
-    "a_notifier_of_the_parent_does_nothing_in_the_child": LISTEN
+    "a_notifier_of_the_parent_does_nothing_in_the_child": HEARD
     + """
 from pywheel import StoreClosed
 
-ears = listen("t")
+ears = listening(queue.store, "t")
 
 def child():
     ears.publish(-1)
@@ -134,9 +121,9 @@ assert ears.members()[0].behind == 0
 [found] = heard(ears)
 assert queue.get(found).body == b"child"
 """,
-    "forks_beside_a_thread_that_waits_and_beats": LISTEN
+    "forks_beside_a_thread_that_waits_and_beats": HEARD
     + """
-ears, over, found = listen("t"), threading.Event(), set()
+ears, over, found = listening(queue.store, "t"), threading.Event(), set()
 
 def work():
     while not over.is_set():
@@ -151,7 +138,7 @@ thread = threading.Thread(target=work)
 thread.start()
 
 def child():
-    mine = listen("other")
+    mine = listening(queue.store, "other")
     queue.put("t", b"child")
     mine.close()
 
@@ -210,12 +197,9 @@ assert in_child(child) == 0
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_with_a_store_that_was_opened_before(shared_url, name):
-    assert run_well("-c", f'{START}{PROGRAMS[name]}print("well")', shared_url) == "well\n"
-
-
-WRITES = """
+ON_A_FILE = {
+    # SQLite's locks stay with the parent: a child that trusted them would lose the log when the parent closes.
+    "what_a_child_writes_stays_when_the_parent_closes_first": """
 queue.put("t", b"parent")
 gone, go_on = os.pipe()
 
@@ -241,15 +225,9 @@ os.close(go_on)
 os.waitpid(child_id, 0)
 with JobQueue(sys.argv[1]) as again:
     assert sum(again.topics.counts()["t"]) == 22, again.topics.counts()
-"""
-
-
-def test_what_a_child_writes_to_a_file_stays_when_the_parent_closes_first(tmp_path):
-    """SQLite's locks stay with the parent: a child that trusted them would lose the log when the parent closes."""
-    assert run_well("-c", f'{START}{WRITES}print("well")', f"sqlite:///{tmp_path}/jobs.db") == "well\n"
-
-
-LASTS = """
+""",
+    # Beside a thread within SQLite the child would copy a mutex that is locked, and wait for it for ever.
+    "a_read_that_lasts_ends_for_a_fork_and_begins_anew": """
 begun, over = [], threading.Event()
 
 def lasts(number):
@@ -273,9 +251,19 @@ while len(begun) < 2:
 over.set()
 reader.join()
 assert (found, begun[0] is begun[1]) == ([(1,)], False)
-"""
+""",
+}
 
 
-def test_a_read_of_a_file_that_lasts_ends_for_a_fork_and_begins_anew(tmp_path):
-    """Beside a thread within SQLite the child would copy a mutex that is locked, and wait for it for ever."""
-    assert run_well("-c", f'{START}{LASTS}print("well")', f"sqlite:///{tmp_path}/jobs.db") == "well\n"
+def program(name):
+    return f'{START}{(PROGRAMS | ON_A_FILE)[name]}print("well")'
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_with_a_store_that_was_opened_before(shared_url, name):
+    assert run_well("-c", program(name), shared_url) == "well\n"
+
+
+@pytest.mark.parametrize("name", ON_A_FILE)
+def test_with_a_file_that_was_opened_before(tmp_path, name):
+    assert run_well("-c", program(name), f"sqlite:///{tmp_path}/jobs.db") == "well\n"

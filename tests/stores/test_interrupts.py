@@ -1,4 +1,4 @@
-"""Signal handlers that raise, in the middle of puts."""
+"""Signal handlers in the middle of puts."""
 
 import json
 import signal
@@ -6,11 +6,13 @@ import threading
 
 import pytest
 
-from pywheel import StoreBusy
+from pywheel import StoreBusy, StoreClosed
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
+from pywheel.stores import open
 from pywheel.stores.sql import engine
+from pywheel.testing import ManualClock
 from tests.isolated.child import ROOT, run
 from tests.often import often
 from tests.stores.files import put
@@ -40,31 +42,50 @@ def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_
     assert told + len(errors) >= puts
 
 
-def test_a_put_in_a_signal_handler_that_interrupted_a_put_is_busy_and_the_put_goes_on(store):
-    seen = []
-
-    def handler(number, frame):
-        try:
-            put(store)
-        except StoreBusy as error:
-            seen.append(error)
-
-    before = signal.signal(signal.SIGUSR1, handler)
+def in_the_middle(store, handler):
+    """Put a job; have a signal handler called in the middle of it. Return the job's id."""
+    before = signal.signal(signal.SIGTERM, handler)
     wall = store.clock.wall
 
     def interrupted():
-        signal.raise_signal(signal.SIGUSR1)
+        store.clock.wall = wall
+        signal.raise_signal(signal.SIGTERM)
         return wall()
 
+    store.clock.wall = interrupted  # the store asks for the time in the middle of its turn
     try:
-        store.clock.wall = interrupted  # the store asks for the time in the middle of its turn
-        id = put(store)
+        return put(store)
     finally:
         store.clock.wall = wall
-        signal.signal(signal.SIGUSR1, before)
-    assert len(seen) == 1
-    assert store.ask(GetJob(id)).id == id
-    assert put(store) == id + 1
+        signal.signal(signal.SIGTERM, before)
+
+
+def count(store):
+    return store.ask(CountJobs())
+
+
+@pytest.mark.parametrize(("url", "uses"), [("memory:", [put, count]), ("sqlite:///{}", [put])], ids=["memory", "file"])
+def test_a_signal_handler_in_the_middle_of_a_put_is_told_that_the_store_is_busy(path, clock, url, uses):
+    seen = []
+
+    def handler(*_):
+        for use in uses:
+            with pytest.raises(StoreBusy, match="a signal handler cannot"):
+                use(store)
+            seen.append(use)
+
+    with open(url.format(path), clock=clock) as store:
+        id = in_the_middle(store, handler)
+        assert seen == uses
+        assert (store.ask(GetJob(id)).id, put(store)) == (id, id + 1)
+
+
+def test_a_put_that_a_signal_handler_closes_the_store_in_is_told_and_all_else_is_closed():
+    with open("memory:", clock=ManualClock()) as store:
+        assert in_the_middle(store, lambda *_: store.close()) == 1
+        for use in (put, count):
+            with pytest.raises(StoreClosed):
+                use(store)
 
 
 def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store, monkeypatch):

@@ -1,14 +1,12 @@
-"""The memory store's own features: forks, signal handlers, and an optional source of chance."""
+"""The memory store's own features: forks, interrupts, and an optional source of chance."""
 
 import os
 import random
-import signal
 from collections import Counter
 from contextlib import suppress
 
 import pytest
 
-from pywheel import StoreBusy, StoreClosed
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
@@ -19,20 +17,10 @@ from tests.isolated.child import run_well
 from tests.stores.calls import listening
 
 FILES = (
-    "memory/store.py",
-    "sqlite/engine.py",
-    "sqlite/presence.py",
-    "sqlite/dialect.py",
-    "sql/transaction.py",
-    "sql/put.py",
+    *("memory/store.py", "sqlite/engine.py", "sqlite/presence.py", "sqlite/dialect.py"),
+    *("sql/transaction.py", "sql/put.py"),
 )
 TERMS = ops.ClaimPolicy(1_000, 3, (1_000,), jitter=0.5)
-
-
-@pytest.fixture
-def store():
-    with MemoryStore(clock=ManualClock(wall=10**6)) as store:
-        yield store
 
 
 def put(store, *topics):
@@ -81,47 +69,7 @@ def test_a_child_of_a_fork_has_a_whole_copy_of_its_own_whatever_threads_were_doi
     assert run_well("-c", FORKS) == "well\n"
 
 
-# ---- signal handlers ------------------------------------------------------------------------------------------------
-
-
-def in_the_middle(store, handler):
-    """Put a job; have a signal handler called in the middle of it. Return the job's id."""
-    before = signal.signal(signal.SIGTERM, handler)
-    wall = store.clock.wall
-
-    def interrupted():
-        store.clock.wall = wall
-        signal.raise_signal(signal.SIGTERM)
-        return wall()
-
-    store.clock.wall = interrupted  # the store asks for the time in the middle of its turn
-    try:
-        return put(store)
-    finally:
-        store.clock.wall = wall
-        signal.signal(signal.SIGTERM, before)
-
-
-def test_a_signal_handler_in_the_middle_of_a_put_is_told_that_the_store_is_busy(store):
-    seen = []
-
-    def handler(*_):
-        for use in (put, lambda store: store.ask(CountJobs())):
-            with pytest.raises(StoreBusy, match="a signal handler cannot use it too"):
-                use(store)
-            seen.append(use)
-
-    id = in_the_middle(store, handler)
-    assert len(seen) == 2
-    assert (store.ask(GetJob(id)).id, put(store)) == (id, id + 1)
-
-
-def test_a_put_that_a_signal_handler_closes_the_store_in_is_told_and_all_else_is_closed(store):
-    assert in_the_middle(store, lambda *_: store.close()) == 1
-    with pytest.raises(StoreClosed):
-        put(store)
-    with pytest.raises(StoreClosed):
-        store.ask(CountJobs())
+# ---- interrupts -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("topics", [("t",), ("t", "new {}")])

@@ -1,10 +1,12 @@
 """Wake-ups and presence of the SQLite store, by the workers' page: rings, hints, members, its files, leases, pauses."""
 
+import itertools
 import math
 import multiprocessing
 import threading
 import time
-from contextlib import ExitStack, suppress
+from concurrent.futures import wait
+from contextlib import closing, suppress
 
 import pytest
 
@@ -19,29 +21,39 @@ from tests.jobs.waiting import LIMIT, until
 from tests.stores.files import put
 from tests.stores.notifying import FAR, Host, by_owner, ids, names, run, settle, settled, workers_of
 
+
+def hearing(*hosts, horizon=FAR):
+    """Return a worker of each of these that is to hear of all jobs up to a horizon, and has heard all until now."""
+    workers = [host.notifier("t") for host in hosts]
+    for worker in workers:
+        worker.publish(horizon)
+    settled(*workers)
+    return workers
+
+
+def is_to_read_again(worker):
+    """Whether it is rung, and told that its hints are not complete."""
+    return worker.wait(0) and worker.hints().reload
+
+
 # ---- rings and hints ------------------------------------------------------------------------------------------------
 
 
-def test_only_the_owner_is_rung_and_gets_the_hint(host, other):
-    workers = [host.notifier("t"), other.notifier("t"), host.notifier("t")]
-    settled(*workers)
-    for worker in workers:
-        worker.publish(FAR)
+@pytest.mark.parametrize("count", [3, 200])
+def test_only_the_owner_is_rung_and_gets_the_hint(host, other, count):
+    workers = hearing(*itertools.islice(itertools.cycle((host, other)), count))
+    assert len(set(names(workers))) == len(workers[0].members()) == count
     put = other.put_all_over()
-    owned = by_owner(put, workers)
-    assert all(owned)
-    for worker, mine in zip(workers, owned, strict=True):
-        assert worker.wait(0) is True
+    for worker, mine in zip(workers, by_owner(put, workers), strict=True):
+        worker.beat(0)
+        assert worker.wait(0) is bool(mine)
         assert ids(worker.hints()) == mine
         assert worker.wait(0) is False
         assert worker.hints() == ([], False)
 
 
 def test_a_put_whose_writer_died_before_it_rang_is_found_by_the_next_looks(host, other):
-    workers = [one.notifier("t") for one in (host, other)]
-    settled(*workers)
-    for worker in workers:
-        worker.publish(FAR)
+    workers = hearing(host, other)
     with other.begun() as turn:
         turn.insert("t", 10)
     for worker in workers:
@@ -62,23 +74,19 @@ def test_a_put_whose_writer_died_before_it_rang_is_found_by_the_next_looks(host,
 
 
 def test_a_put_whose_writer_died_in_its_turn_is_told_by_the_next_writer(host, other):
-    worker = host.notifier("t")
-    settle(worker)
-    worker.publish(FAR)
+    [worker] = hearing(host)
     with other.transaction() as turn:
         turn.insert("t", 10)
         turn.tell = lambda: None
     assert worker.wait(0) is False
     host.put(FAR + 1)
-    assert worker.wait(0) is True
-    assert worker.hints().reload
+    assert is_to_read_again(worker)
 
 
 def test_looks_for_such_puts_ask_nothing(host):
-    worker = host.notifier("t")
-    worker.publish(FAR)
+    [worker] = hearing(host)
     host.put(10)
-    settled(worker)
+    settle(worker)
     before = host.queries
     look(worker)
     look(worker)
@@ -92,8 +100,7 @@ def look(worker):
 
 
 def test_a_horizon_that_moves_during_the_commit_causes_a_reload(host):
-    worker = host.notifier("t")
-    worker.publish(100)
+    [worker] = hearing(host, horizon=100)
     with host.begun() as turn:
         turn.insert("t", 200)
         assert turn.telling
@@ -107,10 +114,9 @@ def test_a_horizon_that_moves_during_the_commit_causes_a_reload(host):
 
 def test_a_worker_that_comes_while_a_put_commits_reads_again(host, other):
     """It may have read its shards before the commit; the putter knew only the owner before it."""
-    first = host.notifier("t")
+    [first] = hearing(host)
     host.put(1)
     settle(first)
-    first.publish(FAR)
     with host.begun() as turn:
         for slot in range(SHARDS):
             turn.insert("t", 10 + slot * SLICE)
@@ -124,14 +130,12 @@ def test_a_worker_that_comes_while_a_put_commits_reads_again(host, other):
     other.presence.stir()
     late.wait(0)
     turn.tell()
-    assert late.wait(0) is True
-    assert late.hints().reload
+    assert is_to_read_again(late)
 
 
 @pytest.mark.parametrize(("transactions", "jobs"), [(1, 300), (30, 100)])
 def test_hints_that_are_too_many_cause_a_reload(host, transactions, jobs):
-    worker = host.notifier("t")
-    worker.publish(FAR)
+    [worker] = hearing(host)
     for _ in range(transactions):
         with host.transaction() as turn:
             id, number = turn.insert("t", 1)
@@ -164,27 +168,21 @@ def test_members_cost_no_query_unless_one_came_or_went(host, other):
 
 def test_a_silent_worker_owns_nothing_until_it_speaks_again(host, other, clock):
     """SIGSTOP looks like this: the beats end, the bell and the slot stay."""
-    a, b = host.notifier("t"), other.notifier("t")
-    settled(a, b)
-    a.publish(FAR)
-    b.publish(FAR)
+    a, b = hearing(host, other)
     clock.advance(1.1)
     a.beat(0)
     assert a.hints().reload  # it was silent itself: another might have owned its shards
     put = {host.put(1) for _ in range(SHARDS)}
     assert ids(a.hints()) == put
     b.beat(0)
-    assert b.wait(0) is True
-    assert b.hints().reload
+    assert is_to_read_again(b)
     put = host.put_all_over()
     assert [ids(worker.hints()) for worker in (a, b)] == by_owner(put, [a, b])
 
 
 def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, clock):
-    a, b = host.notifier("t"), other.notifier("t")
+    a, b = hearing(host, other)
     host.put(1)
-    a.publish(FAR)
-    b.publish(FAR)
     clock.advance(0.9)
     settled(a, b)
     with host.begun() as turn:
@@ -195,15 +193,12 @@ def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, c
         a.beat(0)
         clock.advance(0.1)
     turn.tell()
-    assert a.wait(0) is True
-    assert a.hints().reload
+    assert is_to_read_again(a)
 
 
 def test_a_worker_that_others_took_for_silent_while_it_beat_reads_all_again(host, other, clock, monkeypatch):
     """It was held up between its look at the time and its heartbeat: what was put meanwhile was told to others."""
-    a, b = host.notifier("t"), other.notifier("t")
-    for worker in (a, b):
-        worker.publish(FAR)
+    a, b = hearing(host, other)
     clock.advance(0.6)
     b.beat(0)
     settled(a, b)
@@ -218,13 +213,11 @@ def test_a_worker_that_others_took_for_silent_while_it_beat_reads_all_again(host
 
     monkeypatch.setattr(host.presence, "now", held_up)
     a.beat(0)
-    assert a.wait(0) is True
-    assert a.hints().reload
+    assert is_to_read_again(a)
 
 
 def test_a_worker_alone_is_the_owner_however_rarely_it_beats(host, clock):
-    worker = host.notifier("t")
-    worker.publish(FAR)
+    [worker] = hearing(host)
     host.put(1)
     settle(worker)
     for _ in range(3):
@@ -297,32 +290,6 @@ def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(host, other):
     assert [member.worker for member in worker.members()] == [worker.worker]
 
 
-def test_two_hundred_workers(path, clock):
-    host, other = Host(path, clock), Host(path, clock)  # nobody falls silent, however busy this host is
-    workers = [one.presence.notifier("w") for one in (host, other) for _ in range(100)]
-    with host.transaction() as turn:
-        for worker in workers:
-            turn.execute("INSERT INTO member (worker, topics) VALUES (?, ?)", (worker.worker, '["t"]'))
-        turn.changes.announced[workers[0].worker] = ("t",)
-    for worker in workers:
-        worker.publish(FAR)
-    settled(*workers)
-    assert len(set(names(workers))) == 200
-    assert len(workers[0].members()) == 200
-    put = host.put_all_over()
-    for worker in workers:
-        worker.beat(0)
-    rung = [worker.wait(0) for worker in workers]
-    owned = by_owner(put, workers)
-    assert [worker for worker, one in zip(workers, rung, strict=True) if one] == [
-        worker for worker, mine in zip(workers, owned, strict=True) if mine
-    ]
-    for worker, mine in zip(workers, owned, strict=True):
-        assert ids(worker.hints()) == mine
-    host.close()
-    other.close()
-
-
 def test_more_workers_than_slots_are_told_so(host):
     words = host.presence.page.words
     for slot in range(SLOTS):
@@ -373,16 +340,8 @@ def soon(host, monkeypatch):
     host.presence._look_at = 0
 
 
-def never(host):
-    """Do not look for the files by time: only if the page says that it is no longer in use."""
-    host.presence._look_at = math.inf
-
-
 def test_a_deleted_page_is_made_anew_and_all_come_together_again(path, host, other, monkeypatch):
-    a, b = host.notifier("t"), other.notifier("t")
-    settled(a, b)
-    a.publish(FAR)
-    b.publish(FAR)
+    a, b = hearing(host, other)
     host.put(1)
     soon(host, monkeypatch)
     workers_of(path).unlink()
@@ -392,8 +351,7 @@ def test_a_deleted_page_is_made_anew_and_all_come_together_again(path, host, oth
     b.beat(0)  # sees the mark, though it is not yet time to look
     assert host.presence.page._identity == other.presence.page._identity
     for worker in (a, b):
-        assert worker.wait(0) is True
-        assert worker.hints().reload
+        assert is_to_read_again(worker)
         assert {member.worker for member in worker.members()} == {a.worker, b.worker}
     settled(a, b)
     put = other.put_all_over()
@@ -401,8 +359,7 @@ def test_a_deleted_page_is_made_anew_and_all_come_together_again(path, host, oth
 
 
 def test_a_putter_that_still_has_the_deleted_page_tells_who_has_left_it(path, host, other, monkeypatch):
-    worker = host.notifier("t")
-    worker.publish(100)
+    [worker] = hearing(host, horizon=100)
     other.put(1)
     settle(worker)
     with other.begun() as turn:
@@ -414,42 +371,27 @@ def test_a_putter_that_still_has_the_deleted_page_tells_who_has_left_it(path, ho
         settle(worker)
         worker.publish(300)
     turn.tell()
-    assert worker.wait(0) is True
-    assert worker.hints().reload
+    assert is_to_read_again(worker)
 
 
 def test_a_worker_that_began_with_a_new_page_learns_what_was_told_to_the_old_one(path, host, other, clock, monkeypatch):
     """Whoever leaves the old page says so: until then its putters knew of nobody else."""
-    old = host.notifier("t")
-    old.publish(FAR)
+    [old] = hearing(host)
     other.put(1)
-    never(other)  # as if all that follows took less than a quarter of a second
+    other.presence._look_at = math.inf  # as if all that follows took less than a quarter of a second
     workers_of(path).unlink()
-    with ExitStack() as stack:
-        third = Host(path, clock)
-        stack.callback(third.close)
-        new = third.notifier("t")
-        new.publish(FAR)
-        settle(new)  # it has read all that there is
+    with closing(Host(path, clock)) as third:
+        [new] = hearing(third)  # it has read all that there is
         other.put(1)
         assert new.wait(0) is False
         soon(host, monkeypatch)
         old.beat(0)
-        assert new.wait(0) is True
-        assert new.hints().reload
-
-
-def test_the_files_are_gone_after_a_clean_close_but_for_the_page(path, host):
-    host.notifier("t").close()
-    left = {file.name.removeprefix("jobs.db") for file in path.parent.iterdir()}
-    assert left <= {"", "-wal", "-shm", "-workers"}
+        assert is_to_read_again(new)
 
 
 def test_without_futexes_a_worker_looks_from_time_to_time(host, monkeypatch):
     monkeypatch.setattr(page, "_SYSCALL", None)
-    worker = host.notifier("t")
-    worker.publish(FAR)
-    settle(worker)
+    [worker] = hearing(host)
     thread = threading.Timer(0.05, host.put, (1,))
     thread.start()
     until(lambda: worker.wait(LIMIT))
@@ -481,13 +423,9 @@ def test_an_expiry_that_was_rolled_back_raises_nothing(host):
     with host.transaction() as turn:
         turn.leased(700)
 
-    def fails():
-        with host.transaction() as turn:
-            turn.expired(700)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fails()
+    with suppress(ZeroDivisionError), host.transaction() as turn:
+        turn.expired(700)
+        raise ZeroDivisionError
     assert host.presence.next_lease() == 700
 
 
@@ -517,31 +455,27 @@ class Stopping:
 
 
 @pytest.mark.parametrize("at", range(1, 4))
-def test_no_lease_is_forgotten_where_a_process_is_stopped_and_then_killed(path, at):
+def test_no_lease_is_forgotten_where_a_process_is_stopped_and_then_killed(path, pool, at):
     """While it stands, another one gives a lease, if it is not kept from committing."""
     with open(f"sqlite:///{path}") as store, open(f"sqlite:///{path}") as other:
         put(store)
         [[job]] = store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1, 3), "w")])
         put(other)
         until(lambda: time.time() * 1_000 > job.lease_until)
-        threads = []
+        given = []
 
         def give():
-            thread = threading.Thread(
-                target=other.apply, args=([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")],)
-            )
-            thread.start()
-            thread.join(0.2)
-            threads.append(thread)
+            given.append(pool.submit(other.apply, [ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")]))
+            wait(given, 0.2)
 
         words = store._presence.page.words
         store._presence.page.words = Stopping(words, at, give)
         with suppress(Stopped):
             store.apply([ops.Expire(9)])
         store._presence.page.words = words
-        if not threads:
+        if not given:
             give()
-        threads.pop().join(60)
+        given[0].result(60)
         assert other.ask(GetNextLease()) is not None
 
 
