@@ -1,13 +1,14 @@
 """Stores in files, for tests."""
 
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 
 from pywheel.jobs import NewJob
-from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import ClaimPolicy
 from pywheel.stores import open
+from tests.stores import calls
 
-__all__ = ["NOW", "TERMS", "plan_of", "put", "reopened", "traced"]
+__all__ = ["NOW", "TERMS", "execute", "locked", "plan_of", "put", "put_many", "reopened", "traced"]
 
 NOW = 1_700_000_000_000
 TERMS = ClaimPolicy(1_000, 3)
@@ -15,10 +16,26 @@ TERMS = ClaimPolicy(1_000, 3)
 
 def put(store, body=b"b", topic="t", **options):
     """Put a job that is due; return its id, or raise the refusal."""
-    [outcome] = store.apply([ops.Put((NewJob(topic, body, 0, **options),))])
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome[0]
+    return calls.put(store, NewJob(topic, body, 0, **options))[0]
+
+
+def put_many(store, count, size):
+    """Put jobs that are due, with bodies of so many bytes, in one transaction."""
+    return calls.put(store, *(NewJob("t", b"x" * size, NOW) for _ in range(count)))
+
+
+def execute(path, script):
+    """Run SQL as another program does."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+@contextmanager
+def locked(path):
+    """Have another program in the middle of a transaction; yield its connection."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
 
 
 @contextmanager

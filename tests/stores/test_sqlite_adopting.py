@@ -8,6 +8,7 @@ import pytest
 from pywheel import JobQueue, NotAStore
 from pywheel.stores import open as open_store
 from pywheel.stores.sqlite import adopt
+from tests.stores.files import execute
 
 
 @pytest.fixture
@@ -16,12 +17,6 @@ def path(tmp_path):
     path = tmp_path / "shop.db"
     execute(path, "CREATE TABLE orders (number INTEGER); INSERT INTO orders VALUES (42)")
     return path
-
-
-def execute(path, script):
-    connection = sqlite3.connect(path)
-    connection.executescript(script)
-    connection.close()
 
 
 def test_jobs_are_kept_beside_tables_that_are_there_and_in_their_transactions(path):

@@ -9,12 +9,10 @@ from contextlib import suppress
 import pytest
 
 from pywheel import StoreError, StoreReadOnly, StoreReplaced
-from pywheel.jobs import NewJob
-from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob
 from pywheel.stores.sqlite.presence import Telling
 from tests.stores.calls import listening, settle
-from tests.stores.files import NOW, put, reopened
+from tests.stores.files import put, put_many, reopened
 from tests.stores.processes import as_root, let_in, process
 
 
@@ -115,38 +113,49 @@ def test_a_link_leads_to_the_same_files(path, store):
     assert [file.name for file in link.parent.iterdir()] == ["link.db"]
 
 
-def test_a_database_that_was_replaced_or_deleted_is_named_so(path, store, monkeypatch):
+@pytest.fixture
+def _looks_always(monkeypatch):
+    """Look for the files at every use, not a few times a second."""
     monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+
+
+def get(store):
+    return store.ask(GetJob(1))
+
+
+def is_replaced(store, said):
+    """See that neither a put nor a look does anything, and both say so."""
+    for use in (put, get):
+        with pytest.raises(StoreReplaced, match=said):
+            use(store)
+
+
+@pytest.mark.usefixtures("_looks_always")
+def test_a_database_that_was_replaced_or_deleted_is_named_so(path, store):
     id = put(store)
     elsewhere = path.with_name("elsewhere.db")
     path.rename(elsewhere)
-    for use in (put, lambda store: store.ask(GetJob(id))):
-        with pytest.raises(StoreReplaced, match="deleted"):
-            use(store)
+    is_replaced(store, "deleted")
     path.write_bytes(b"")
-    for use in (put, lambda store: store.ask(GetJob(id))):
-        with pytest.raises(StoreReplaced, match="replaced"):
-            use(store)
+    is_replaced(store, "replaced")
     path.unlink()
     elsewhere.rename(path)
     assert put(store) == id + 1
 
 
-def test_a_database_that_was_deleted_with_all_files_beside_it_is_named_so_and_nothing_is_made(path, store, monkeypatch):
-    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
-    id = put(store)
+@pytest.mark.usefixtures("_looks_always")
+def test_a_database_that_was_deleted_with_all_files_beside_it_is_named_so_and_nothing_is_made(path, store):
+    put(store)
     for file in path.parent.iterdir():
         file.unlink()
-    for use in (put, lambda store: store.ask(GetJob(id))):
-        with pytest.raises(StoreReplaced, match="deleted"):
-            use(store)
+    is_replaced(store, "deleted")
     assert list(path.parent.iterdir()) == []
 
 
+@pytest.mark.usefixtures("_looks_always")
 @pytest.mark.parametrize("end", ["wal", "shm"])
-@pytest.mark.parametrize("use", [put, lambda store: store.ask(GetJob(1))], ids=["put", "get"])
-def test_a_log_that_was_deleted_under_a_store_is_named_so_for_good(path, store, monkeypatch, end, use):
-    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+@pytest.mark.parametrize("use", [put, get])
+def test_a_log_that_was_deleted_under_a_store_is_named_so_for_good(path, store, end, use):
     put(store)
     path.with_name(f"jobs.db-{end}").unlink()
     for _ in range(2):
@@ -177,15 +186,15 @@ def test_closing_a_store_that_was_replaced_leaves_the_log_of_the_new_one(path, s
             assert third.ask(GetJob(id)).body == b"b"
 
 
-def test_a_log_that_was_removed_rightly_is_no_error(path, store, monkeypatch):
+@pytest.mark.usefixtures("_looks_always")
+def test_a_log_that_was_removed_rightly_is_no_error(path, store):
     """As by this process itself, which closes its connections before a fork."""
-    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
     put(store)
     for _ in range(2):
         store.before_fork()
         assert not path.with_name("jobs.db-wal").exists()
         store.after_fork_in_parent()
-        assert store.ask(GetJob(1)).id == 1
+        assert get(store).id == 1
         put(store)
 
 
@@ -196,30 +205,27 @@ def test_every_commit_is_synced(store):
 
 def test_the_log_stays_bounded(store, path):
     for _ in range(30):
-        store.apply([ops.Put(tuple(NewJob("t", b"x" * 300, NOW) for _ in range(1_000)))])
+        put_many(store, 1_000, 300)
     assert path.with_name("jobs.db-wal").stat().st_size < 20_000_000
 
 
 def test_nothing_after_a_commit_raises(store, monkeypatch):
     """Such as a list of workers that cannot be read now: then all of them read again."""
     notifier = listening(store)
-    told = Telling.tell
+    tell = Telling.tell
 
     def broken(*arguments):
         raise StoreError("not now")
 
-    def without_audience(tell):
-        def telling(*arguments):
-            with monkeypatch.context() as patch:
-                patch.setattr(store._presence, "audience", broken)
-                tell(*arguments)
+    def without_audience(*arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(store._presence, "audience", broken)
+            tell(*arguments)
 
-        return telling
-
-    monkeypatch.setattr(Telling, "tell", without_audience(told))
-    for commands in ([ops.Put((NewJob("t", b"", NOW),))], [ops.Put((NewJob("t", b"", NOW), NewJob("t", b"", NOW)))]):
+    monkeypatch.setattr(Telling, "tell", without_audience)
+    for count in (1, 2):
         settle(notifier)
-        [found] = store.apply(commands)
+        found = put_many(store, count, 0)
         assert all(store.ask(GetJob(id)).id == id for id in found)
         assert notifier.wait(60) is True
         assert notifier.hints().reload

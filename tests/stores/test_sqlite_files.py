@@ -1,41 +1,39 @@
 """Files that cannot be used, or not now: a clear error, nothing half-done, and work goes on when the reason is gone."""
 
 import os
-import sqlite3
 import stat
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pywheel import NotAStore, StoreBusy, StoreCorrupt, StoreFull, StoreReadOnly, StoreTooNew
-from pywheel.jobs import NewJob, State
+from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, ListTopics
 from tests.jobs.waiting import until
-from tests.stores.calls import in_threads
-from tests.stores.files import NOW, TERMS, put, reopened
+from tests.stores.calls import ended, in_threads
+from tests.stores.files import TERMS, execute, locked, put, put_many, reopened
 
 # ---- files that are something else ----------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
+def no_database(path):
     path.write_bytes(b"these are no jobs" * 100)
-    with pytest.raises(NotAStore, match="not a SQLite database"):
-        reopened(path)
-    assert path.read_bytes() == b"these are no jobs" * 100
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone(path):
-    with sqlite3.connect(path) as other:
-        other.execute("CREATE TABLE job (theirs)")
-    other.close()
-    with pytest.raises(NotAStore, match="another program"):
+def of_another_program(path):
+    execute(path, "CREATE TABLE job (theirs)")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"), [(no_database, "not a SQLite database"), (of_another_program, "another program")]
+)
+def test_a_file_of_something_else_is_refused_and_left_alone(path, make, said):
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(NotAStore, match=said):
         reopened(path)
-    other = sqlite3.connect(path)
-    assert other.execute("SELECT name FROM sqlite_schema").fetchall() == [("job",)]
-    assert other.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    other.close()
+    assert path.read_bytes() == before
 
 
 def test_a_damaged_file_is_named_so(path, store, clock):
@@ -97,23 +95,32 @@ def test_a_full_disk_refuses_a_put_whole_and_goes_on_when_there_is_room(store):
     id = put(store)
     limit_pages(store, 3)
     with pytest.raises(StoreFull, match="no room"):
-        store.apply([ops.Put(tuple(NewJob("t", b"x" * 400, NOW) for _ in range(100)))])
+        put_many(store, 100, 400)
     assert store.ask(CountJobs())["t"].delayed == 1
     assert store.ask(GetJob(id)).body == b"b"
     limit_pages(store, 10**6)
     assert put(store) > id
 
 
-def test_a_lock_of_another_program_is_waited_for_and_then_named(store, path, monkeypatch):
+def test_a_lock_of_another_program_is_waited_for_and_then_named(store, path):
     put(store)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
     store._connection.execute("PRAGMA busy_timeout = 1")
-    with pytest.raises(StoreBusy, match="locked"):
+    with locked(path), pytest.raises(StoreBusy, match="locked"):
         put(store)
-    other.execute("ROLLBACK")
-    other.close()
     put(store)
+
+
+def test_a_lease_begins_once_the_lock_of_another_program_was_waited_for(store, path, pool, clock):
+    put(store)
+    waits = threading.Event()
+    store._connection.set_trace_callback(lambda text: waits.set() if text.startswith("BEGIN") else None)
+    with locked(path) as other:
+        claimed = pool.submit(store.apply, [ops.Claim("t", (), TERMS._replace(slack=0), "w", 1, limit=1)])
+        assert waits.wait(20)
+        clock.advance(1.5)
+        other.execute("ROLLBACK")
+        [job] = claimed.result()[0].jobs
+    assert job.lease_until == clock.wall() + TERMS.ttr
 
 
 # ---- versions -------------------------------------------------------------------------------------------------------
@@ -132,36 +139,9 @@ def test_many_who_open_a_new_file_at_once_all_succeed(path):
         assert store.ask(CountJobs())["t"].delayed == 6
 
 
-def test_an_upgrade_that_took_no_turn_is_noticed_within_a_moment(path, store):
+def test_an_upgrade_that_took_no_turn_is_noticed_within_a_moment(path, store, pool):
     put(store)
-    raw = sqlite3.connect(path)
-    raw.execute("PRAGMA user_version = 99")
-    raw.close()
-
-    def refused():
-        try:
-            put(store)
-        except StoreTooNew:
-            return True
-        return False
-
-    until(refused)
+    execute(path, "PRAGMA user_version = 99")
+    until(lambda: isinstance(ended(pool.submit(put, store)), StoreTooNew))
     with pytest.raises(StoreTooNew, match="version 99"):
         reopened(path)
-
-
-def test_a_lease_begins_once_the_lock_of_another_program_was_waited_for(store, path, clock):
-    put(store)
-    other, waits = sqlite3.connect(path, isolation_level=None), threading.Event()
-    other.execute("BEGIN IMMEDIATE")
-    store._connection.set_trace_callback(lambda text: waits.set() if text.startswith("BEGIN") else None)
-    claim = ops.Claim("t", (), TERMS._replace(slack=0), "w", 1, limit=1)
-    with ThreadPoolExecutor(1) as thread:
-        claimed = thread.submit(store.apply, [claim])
-        assert waits.wait(20)
-        clock.advance(1.5)
-        other.execute("ROLLBACK")
-        [outcome] = claimed.result()
-    other.close()
-    [job] = outcome.jobs
-    assert job.lease_until == clock.wall() + TERMS.ttr

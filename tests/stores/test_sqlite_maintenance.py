@@ -2,20 +2,19 @@
 
 import gc
 import os
-import sqlite3
 import threading
 from contextlib import suppress
 
 import pytest
 
 from pywheel import NotAStore, StoreClosed, StoreError
-from pywheel.jobs import NewJob, State
+from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob, GetNextLease, ListJobs
 from pywheel.stores import Filter
 from pywheel.stores.sqlite import adopt, checkpoints
 from tests.jobs.waiting import until
-from tests.stores.files import NOW, TERMS, put, reopened
+from tests.stores.files import TERMS, execute, put, put_many, reopened
 
 
 def purge_all(store):
@@ -26,7 +25,7 @@ def purge_all(store):
 
 
 def test_the_room_of_purged_jobs_is_given_back_in_steps(path, store):
-    store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(2_000)))])
+    put_many(store, 2_000, 1_000)
     [pages] = store._connection.execute("PRAGMA page_count").fetchone()
     purge_all(store)
     given = [store.vacuum(100)]
@@ -40,38 +39,35 @@ def test_the_room_of_purged_jobs_is_given_back_in_steps(path, store):
 
 
 def test_a_file_that_another_program_began_gives_back_after_it_was_rewritten(path, clock):
-    with sqlite3.connect(path) as other:
-        other.execute("CREATE TABLE theirs (id)")
-    other.close()
+    execute(path, "CREATE TABLE theirs (id)")
     adopt(path)
     with reopened(path, clock) as store:
-        store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(200)))])
+        put_many(store, 200, 1_000)
         purge_all(store)
         assert store.vacuum(1_000) == 0
         store.rewrite()
-        store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(200)))])
+        put_many(store, 200, 1_000)
         purge_all(store)
         assert store.vacuum(1_000) > 10
         assert store.verify() == []
 
 
-def test_a_backup_beside_writers_is_a_store_with_every_job_told_before(path, tmp_path):
+def test_a_backup_beside_writers_is_a_store_with_every_job_told_before(path, tmp_path, pool):
     target = tmp_path / "backup.db"
     with reopened(path) as store:
-        store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(3_000)))])
+        put_many(store, 3_000, 1_000)
         over, told = threading.Event(), []
 
         def work():
             while not over.is_set():
                 told.append(put(store))
 
-        writer = threading.Thread(target=work)
-        writer.start()
+        writer = pool.submit(work)
         until(lambda: len(told) > 10)
         before = list(told)
         store.backup(target)
         over.set()
-        writer.join(60)
+        writer.result(60)
         with pytest.raises(StoreError, match="exists"):
             store.backup(target)
     assert sorted(file.name for file in tmp_path.iterdir() if "partial" in file.name) == []
@@ -110,7 +106,7 @@ def writers_back():
 
 def fill(store):
     for _ in range(3):
-        store.apply([ops.Put(tuple(NewJob("t", b"x" * 128, NOW) for _ in range(500)))])
+        put_many(store, 500, 128)
 
 
 def test_the_log_is_written_back_while_the_store_is_open(path, store):
@@ -135,7 +131,7 @@ def test_a_store_that_is_closed_or_forgotten_writes_no_log_back(path, tmp_path):
 
 def test_a_store_that_is_closed_where_its_log_is_written_back_is_closed(store, monkeypatch):
     monkeypatch.setattr(checkpoints, "_checkpoint", lambda _: store.close())  # as a finaliser may do it there
-    store.apply([ops.Put(tuple(NewJob("t", b"x", NOW) for _ in range(1_000)))])
+    put_many(store, 1_000, 1)
     until(lambda: store._closed)
     with pytest.raises(StoreClosed):
         put(store)

@@ -10,11 +10,10 @@ from pywheel.jobs import commands as c
 from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.job import Counts
 from pywheel.jobs.queries import CountJobs, GetNextDues
-from pywheel.stores import open as open_store
 from pywheel.stores.sql import claim, manage, read
 from pywheel.stores.sql.transaction import Lookup, Names
 from pywheel.stores.sqlite.dialect import TAIL, Carrier
-from tests.stores.files import NOW, plan_of, traced
+from tests.stores.files import NOW, plan_of, reopened, traced
 
 
 def apply(store, command):
@@ -114,7 +113,7 @@ def test_a_change_by_key_reads_no_job_with_another(store, change):
 
 def test_a_waiting_job_with_a_body_of_128_bytes_takes_less_than_200(path):
     draw = random.Random(1)
-    with open_store(f"sqlite:///{path}") as store:
+    with reopened(path) as store:
         for _ in range(20):
             dues = [NOW + draw.randrange(5_000, 20_000) for _ in range(1_000)]
             store.apply([c.Put(tuple(NewJob("t", b"x" * 128, due) for due in dues))])

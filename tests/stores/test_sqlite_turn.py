@@ -1,9 +1,7 @@
 """The fair turn to write, between stores and between processes: advice, for which nobody waits long."""
 
-import contextlib
 import os
 import signal
-import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -15,7 +13,7 @@ from pywheel.stores import open
 from pywheel.stores.sqlite import page as module
 from pywheel.stores.sqlite.page import LOCKS, Page
 from tests.jobs.waiting import until
-from tests.stores.files import put
+from tests.stores.files import locked, put
 from tests.stores.processes import process
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(not LOCKS, reason="no record locks here")]
@@ -173,18 +171,17 @@ def test_a_stopped_process_in_its_turn_holds_nobody_up(page, other, turn_naps):
 
 def test_a_writer_out_of_turn_that_meets_a_lock_waits_for_its_turn_again(path, other, pool):
     """Else it would lose the lock to those who take turns, until its time is over."""
-    with open(f"sqlite:///{path}") as store, contextlib.closing(sqlite3.connect(path)) as foreign:
+    with open(f"sqlite:///{path}") as store:
         put(store)
         other.take_turn()
         other.stop()
-        foreign.execute("BEGIN IMMEDIATE")
-        asked = pool.submit(put, store)
-        page = store._presence.page
-        until(lambda: page._stalled is not None)
-        other.go_on()
-        other.give_turn()
-        until(lambda: page.held)
-        foreign.rollback()
+        with locked(path):
+            asked = pool.submit(put, store)
+            page = store._presence.page
+            until(lambda: page._stalled is not None)
+            other.go_on()
+            other.give_turn()
+            until(lambda: page.held)
         assert asked.result(60)
 
 

@@ -9,6 +9,7 @@ import pytest
 from pywheel import BadJob, JobQueue, State, StoreBusy, StoreError
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores.sqlite.connection import translated
+from tests.stores.files import locked
 
 
 @pytest.fixture
@@ -94,15 +95,13 @@ def test_a_session_without_a_database_is_refused(queue):
 
 def test_a_transaction_that_has_not_read_yet_waits_for_another_writer(queue, connection, path):
     connection.execute("BEGIN")  # deferred, as Django's
-    other = sqlite3.connect(path, check_same_thread=False)
-    other.execute("BEGIN IMMEDIATE")
-    other.execute("CREATE TABLE mine (n)")
-    ends = threading.Timer(0.3, other.commit)
-    ends.start()
-    id = queue.put("order", connection=connection)
-    connection.commit()
-    ends.join()
-    other.close()
+    with locked(path) as other:
+        other.execute("CREATE TABLE mine (n)")
+        ends = threading.Timer(0.3, other.commit)
+        ends.start()
+        id = queue.put("order", connection=connection)
+        connection.commit()
+        ends.join()
     assert queue.store.ask(GetJob(id)).topic == "order"
 
 

@@ -26,15 +26,14 @@ def _no_tail(monkeypatch):
     monkeypatch.setattr(dialect, "TAIL", 1)
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "mariadb"])
 def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/jobs.db"
-    return emptied(request.getfixturevalue(f"{request.param}_server"))
+    local = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/jobs.db"}
+    return local.get(request.param) or emptied(request.getfixturevalue(f"{request.param}_server"))
 
 
-on_sqlite, on_servers = (
-    pytest.mark.parametrize("url", kinds, indirect=True) for kinds in (["sqlite"], ["postgres", "mariadb"])
+in_sqlite, on_servers = (
+    pytest.mark.parametrize("url", kinds, indirect=True) for kinds in (["memory", "sqlite"], ["postgres", "mariadb"])
 )
 
 
@@ -52,16 +51,17 @@ def jobs(store):
 @pytest.fixture
 def damage(store):
     """Writes past the store."""
-    if hasattr(store, "path"):
-        connection = sqlite3.connect(store.path, isolation_level=None)
-        execute, close = connection.execute, connection.close
-    else:
-        connection = store._connect(float("inf"))
+    if hasattr(store, "lanes"):
+        connection, prefix = store._connect(float("inf")), store.dialect.tables
         execute = getattr(connection, "execute", lambda text: connection.ask([text]))
-        close = connection.end
-    prefix = "" if hasattr(store, "path") else store.dialect.tables
-    yield lambda statement, *values: execute(statement.replace("{p}", prefix) % values)
-    close()
+        yield lambda statement, *values: execute(statement.replace("{p}", prefix) % values)
+        connection.end()
+    else:
+        in_memory = store.url.startswith("memory:")
+        connection = store._connection if in_memory else sqlite3.connect(store.path, isolation_level=None)
+        yield lambda statement, *values: connection.execute(statement.replace("{p}", "") % values)
+        if not in_memory:
+            connection.close()
 
 
 def test_a_state_that_is_none_is_delayed_again(store, jobs, damage):
@@ -154,7 +154,7 @@ def test_a_store_says_which_server_it_is_and_how_much_room_it_takes(store):
     assert after["table_bytes"] >= before["table_bytes"] + 1_500_000 or "MariaDB" in after["version"]  # it counts later
 
 
-@on_sqlite
+@in_sqlite
 def test_sqlite_counts_are_made_anew_with_what_is_put_behind_them(store, jobs, damage):
     damage("UPDATE counts SET live = 77, dead = dead - 1")
     damage("UPDATE counted SET job = 2")
@@ -166,26 +166,23 @@ def test_sqlite_counts_are_made_anew_with_what_is_put_behind_them(store, jobs, d
     assert store.ask(CountJobs())["t"].delayed == 3
 
 
-@on_sqlite
+@in_sqlite
 def test_sqlite_an_index_that_lacks_a_job_is_made_anew(store, jobs, damage):
-    name = "job_next"
-    connection = sqlite3.connect(store.path, isolation_level=None)
-    row = connection.execute("SELECT type, name, tbl_name, rootpage, sql FROM sqlite_schema WHERE name = ?", (name,))
-    saved = row.fetchone()
-    connection.execute("PRAGMA writable_schema = ON")
-    connection.execute("DELETE FROM sqlite_schema WHERE name = ?", (name,))
-    connection.execute("PRAGMA writable_schema = RESET")
-    connection.execute("UPDATE job SET next = next + 5 WHERE id = ?", (jobs.plain,))
-    connection.execute("PRAGMA writable_schema = ON")
-    connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", saved)
-    connection.close()
+    [saved] = damage("SELECT name, tbl_name, rootpage, sql FROM sqlite_schema WHERE name = 'job_next'")
+    damage("PRAGMA writable_schema = ON")
+    damage("DELETE FROM sqlite_schema WHERE name = 'job_next'")
+    damage("PRAGMA writable_schema = RESET")
+    damage("UPDATE job SET next = next + 5 WHERE id = %s", jobs.plain)
+    damage("PRAGMA writable_schema = ON")
+    damage("INSERT INTO sqlite_schema VALUES ('index', '%s', '%s', %s, '%s')", *saved)
+    damage("PRAGMA writable_schema = RESET")
     [[what, examples]] = found(store).items()
     assert what == faults.INDEXES.what
     assert "job_next" in examples[0]
     mended(store)
 
 
-@on_sqlite
+@in_sqlite
 def test_sqlite_a_job_of_no_topic_is_told_and_left(store, jobs, damage):
     damage("UPDATE job SET topic = 55 WHERE id = %s", jobs.plain)
     assert found(store) == ids((faults.COUNTS, ["t"]), (faults.TOPICS, [jobs.plain]))
@@ -195,22 +192,11 @@ def test_sqlite_a_job_of_no_topic_is_told_and_left(store, jobs, damage):
     assert store.ask(CountJobs())["t"].delayed == len(store.ask(ListJobs(Filter("t", State.DELAYED), 0, 9))) == 2
 
 
-@on_sqlite
+@in_sqlite
 def test_sqlite_what_is_only_looked_at_stays_as_it_is(store, jobs, damage):
     damage("UPDATE counts SET live = 77")
     assert store.verify() == store.verify() != []
     assert store.ask(CountJobs())["t"].delayed == 76
-
-
-def test_in_memory_all_that_is_found_in_a_file_is_found_and_mended(clock):
-    with open("memory:", clock=clock) as store:
-        jobs = Jobs(store)
-        store._connection.execute("UPDATE counts SET live = 77")
-        store._connection.execute("UPDATE job SET started = NULL WHERE state = 1")
-        expected = ids((faults.LEASES, [jobs.running]), (faults.COUNTS, ["t"]))
-        assert found(store) == expected
-        assert mended(store) == expected
-        assert store.apply([ops.Put((NewJob("t", b"", NOW),))]) == [[8]]
 
 
 def test_beside_others_at_work_nothing_is_wrong_and_a_repair_harms_nobody(any_url):
