@@ -1,175 +1,87 @@
-"""A database with the workers' page, and no more of a store than commits, for the notifier's tests."""
+"""Stores in a file that say when they tell workers, for the notifier's tests."""
 
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
-import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from pywheel.clock import MonotonicClock
-from pywheel.jobs.commands import Announce
+from pywheel.jobs import NewJob
+from pywheel.jobs.commands import Announce, Put
 from pywheel.jobs.job import SHARDS, SLICE, slice_of
+from pywheel.stores import open
 from pywheel.stores.ownership import owners
-from pywheel.stores.sql.engine import apply
-from pywheel.stores.sql.transaction import NEVER, Names, Transaction
-from pywheel.stores.sqlite.dialect import SCHEMA, SQLITE, Carrier, Ids
-from pywheel.stores.sqlite.presence import Presence, Telling
 from tests.jobs.waiting import LIMIT
+from tests.stores import calls
 from tests.stores.calls import settle as settle
 
 FAR = 10**9
 
 
 class Turn:
-    """A transaction under way, with what is to be told of it."""
+    """A transaction of a caller's own under way, with what is to be told of it."""
 
-    def __init__(self, host):
-        self.execute = host.connection.execute
-        self._tx = Transaction(SQLITE, 0, host.topics, host.workers, Ids(), host.presence)
-        self.changes = self._tx.changes
-        self._host, self._telling = host, None
+    def __init__(self, store, connection):
+        self.execute = connection.execute
+        self._store, self._connection = store, connection
+        self._told = []
 
-    def apply(self, command):
-        [outcome] = Carrier(self._host.connection, 0).drive(apply(self._tx, [command]))
-        return outcome
-
-    def topic(self, name):
-        return Carrier(self._host.connection, 0).drive(self._tx.numbers((name,), add=True))[name]
-
-    def insert(self, topic, due):
-        """Insert a job as `put` does, and note that it is due; return its id and the number of its topic."""
-        number = self.topic(topic)
-        insert = "INSERT INTO job (topic, next, created, body) VALUES (?, ?, ?, x'')"
-        id = self.execute(insert, (number, due, due)).lastrowid
-        self.changes.due(number, id, due)
-        return id, number
-
-    def announce(self, worker, *topics):
-        self.apply(Announce(worker, topics))
-
-    def leased(self, *ends):
-        """Have jobs run whose leases end then."""
-        for end in ends:
-            run(self._host, end, end)
-        self.changes.leases = min(self.changes.leases, *ends)
-
-    def expired(self, end):
-        """Have the job whose lease ended then run no longer."""
-        self.execute("UPDATE job SET state = 0 WHERE id = ?", (end,))
-        self.changes.expired = True
-
-    @property
-    def telling(self):
-        """The report of all changes up to its first use."""
-        if self._telling is None:
-            self._telling = Telling(self._tx, self._host.presence, in_turn=self._host.presence.page.held)
-        return self._telling
+    def put(self, *dues):
+        """Put jobs; what is to be told of them is known from here on."""
+        self._store._watch.add = lambda id, due, tell: self._told.append(tell)
+        self._store.apply_within(self._connection, Put(tuple(NewJob("t", b"", due) for due in dues)))
 
     def tell(self):
-        self.telling.tell()
+        for tell in self._told:
+            tell()
 
 
 class Host:
-    """One opened database of one process."""
+    """A store as one process has it opened."""
 
     def __init__(self, path, clock=None):
-        self.path = str(path)
-        self.connection = self._connected()
-        self.reading = self._connected()
-        if not self.rows("SELECT 1 FROM sqlite_schema"):
-            self.connection.executescript(f"BEGIN; {SCHEMA}; COMMIT")
+        self.store = open(f"sqlite:///{path}", clock=clock)
+        self.presence = self.store._presence
         self.queries = 0
-        self.topics, self.workers = Names("topic"), Names("worker")
-        self.presence = Presence(self.path, clock or MonotonicClock(), self.read)
+        self._rows, self.presence.rows = self.presence.rows, self._counted
 
-    def _connected(self):
-        connection = sqlite3.connect(self.path, isolation_level=None, timeout=LIMIT, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")
-        return connection
-
-    def rows(self, statement, parameters=()):
-        return self.connection.execute(statement, parameters).fetchall()
-
-    def read(self, statement, parameters):
+    def _counted(self, *arguments):
         self.queries += 1
-        return self.reading.execute(statement, parameters).fetchall()
-
-    # ---- what a store does ------------------------------------------------------------------------------------------
+        return self._rows(*arguments)
 
     @contextmanager
     def begun(self):
-        """Yield a transaction without its report: the caller calls `tell`, out of turn by then."""
-        with self._turn() as turn:
-            yield turn
-
-    @contextmanager
-    def transaction(self):
-        with self._turn(tells=True) as turn:
-            yield turn
-
-    @contextmanager
-    def _turn(self, *, tells=False):
-        page = self.presence.page
-        page.enter(time.monotonic() + LIMIT)
-        try:
-            if not tells:
-                page.leave()
-            self.connection.execute("BEGIN IMMEDIATE")
-            turn = Turn(self)
-            yield turn
-            turn.telling.begin()
-            if turn.changes.leases < NEVER:
-                self.presence.leased(turn.changes.leases)
-            self.connection.execute("COMMIT")
-            if tells:
-                turn.tell()
-                self.presence.find_lease(self.connection)
-        except BaseException:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            self.topics.forget()
-            raise
-        finally:
-            page.leave()
+        """Yield a transaction of which nobody is told before its `tell` is called."""
+        with closing(sqlite3.connect(self.store.path, isolation_level=None, timeout=LIMIT)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield Turn(self.store, connection)
+            connection.execute("COMMIT")
 
     def put(self, due, topic="t"):
-        """Put a job as `put` does; return its id."""
-        with self.transaction() as turn:
-            id, _ = turn.insert(topic, due)
-        return id
+        """Put a job; return its id."""
+        return calls.put(self.store, NewJob(topic, b"", due))[0]
 
-    def put_all_over(self, topic="t"):
+    def put_all_over(self):
         """Put jobs in all slices of time, and once more; return their due times by id."""
-        return {self.put(due, topic): due for due in range(1, 2 * SHARDS * SLICE, SLICE)}
+        return {self.put(due): due for due in range(1, 2 * SHARDS * SLICE, SLICE)}
 
     def announce(self, worker, *topics):
-        with self.transaction() as turn:
-            turn.announce(worker, *topics)
+        self.store.apply([Announce(worker, topics)])
 
-    def notifier(self, *topics, name="w"):
+    def notifier(self, *topics):
         """A worker that handles topics and has read all until now."""
-        notifier = self.presence.notifier(name)
-        if topics:
-            self.announce(notifier.worker, *topics)
+        notifier = self.presence.notifier("w")
+        self.announce(notifier.worker, *topics)
         settle(notifier)
         return notifier
 
-    def furthest(self, topic="t"):
-        with self.transaction() as turn:
-            number = turn.topic(topic)
-        return self.presence.audience(number).furthest()
-
     def members(self):
-        return [worker for [worker] in self.rows("SELECT worker FROM member")]
+        return [worker for [worker] in self.store._connection.execute("SELECT worker FROM member")]
 
     def close(self):
-        self.presence.close()
-        self.connection.close()
-        self.reading.close()
+        self.store.close()
 
 
 def settled(*notifiers):
@@ -177,13 +89,9 @@ def settled(*notifiers):
         settle(notifier)
 
 
-def names(notifiers):
-    return [notifier.worker for notifier in notifiers]
-
-
-def by_owner(dues, notifiers, topic="t"):
+def by_owner(dues, notifiers):
     """Return the ids of those jobs that are due in the slices of each of the workers."""
-    table = owners(topic, names(notifiers))
+    table = owners("t", [notifier.worker for notifier in notifiers])
     return [{id for id, due in dues.items() if table[slice_of(due)] == notifier.worker} for notifier in notifiers]
 
 
@@ -215,13 +123,3 @@ def child(*args):
                 process.kill()
     finally:
         hung.cancel()
-
-
-def run(host, job=1, lease=1):
-    """Have a job run, one that is there or a new one."""
-    host.connection.execute(
-        "INSERT INTO job (id, topic, state, next, due, created, claims, started, begun, body) "
-        "VALUES (?, 1, 1, ?, 1, 1, 1, 1, 1, x'') ON CONFLICT (id) DO UPDATE SET state = 1, next = excluded.next, "
-        "due = 1, claims = 1, started = 1, begun = 1",
-        (job, lease),
-    )

@@ -11,15 +11,19 @@ from contextlib import closing, suppress
 import pytest
 
 from pywheel import StoreError
+from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.job import SHARDS, SLICE, Due
 from pywheel.jobs.queries import GetNextLease
 from pywheel.stores import open
+from pywheel.stores.sql import engine
 from pywheel.stores.sqlite import page
 from pywheel.stores.sqlite.page import GONE, HEARTBEAT, SLOTS
+from pywheel.stores.sqlite.presence import Telling
 from tests.jobs.waiting import LIMIT, until
+from tests.stores import calls
 from tests.stores.files import put
-from tests.stores.notifying import FAR, Host, by_owner, ids, names, run, settle, settled, workers_of
+from tests.stores.notifying import FAR, Host, by_owner, ids, settle, settled, workers_of
 
 
 def hearing(*hosts, horizon=FAR):
@@ -42,7 +46,7 @@ def is_to_read_again(worker):
 @pytest.mark.parametrize("count", [3, 200])
 def test_only_the_owner_is_rung_and_gets_the_hint(host, other, count):
     workers = hearing(*itertools.islice(itertools.cycle((host, other)), count))
-    assert len(set(names(workers))) == len(workers[0].members()) == count
+    assert len({worker.worker for worker in workers}) == len(workers[0].members()) == count
     put = other.put_all_over()
     for worker, mine in zip(workers, by_owner(put, workers), strict=True):
         worker.beat(0)
@@ -55,7 +59,7 @@ def test_only_the_owner_is_rung_and_gets_the_hint(host, other, count):
 def test_a_put_whose_writer_died_before_it_rang_is_found_by_the_next_looks(host, other):
     workers = hearing(host, other)
     with other.begun() as turn:
-        turn.insert("t", 10)
+        turn.put(10)
     for worker in workers:
         look(worker)
         assert worker.wait(0) is False  # it may ring yet
@@ -73,11 +77,11 @@ def test_a_put_whose_writer_died_before_it_rang_is_found_by_the_next_looks(host,
         assert worker.wait(0) is False
 
 
-def test_a_put_whose_writer_died_in_its_turn_is_told_by_the_next_writer(host, other):
+def test_a_put_whose_writer_died_in_its_turn_is_told_by_the_next_writer(host, other, monkeypatch):
     [worker] = hearing(host)
-    with other.transaction() as turn:
-        turn.insert("t", 10)
-        turn.tell = lambda: None
+    with monkeypatch.context() as patch:
+        patch.setattr(Telling, "tell", lambda _: None)
+        other.put(10)
     assert worker.wait(0) is False
     host.put(FAR + 1)
     assert is_to_read_again(worker)
@@ -102,8 +106,7 @@ def look(worker):
 def test_a_horizon_that_moves_during_the_commit_causes_a_reload(host):
     [worker] = hearing(host, horizon=100)
     with host.begun() as turn:
-        turn.insert("t", 200)
-        assert turn.telling
+        turn.put(200)
         worker.publish(300)
     assert worker.wait(0) is False
     turn.tell()
@@ -118,9 +121,7 @@ def test_a_worker_that_comes_while_a_put_commits_reads_again(host, other):
     host.put(1)
     settle(first)
     with host.begun() as turn:
-        for slot in range(SHARDS):
-            turn.insert("t", 10 + slot * SLICE)
-        assert turn.telling
+        turn.put(*range(10, SHARDS * SLICE, SLICE))
         late = other.presence.notifier("w")
         late.publish(FAR)
         # The same as its Announce, except the row: the lock is taken.
@@ -137,10 +138,7 @@ def test_a_worker_that_comes_while_a_put_commits_reads_again(host, other):
 def test_hints_that_are_too_many_cause_a_reload(host, transactions, jobs):
     [worker] = hearing(host)
     for _ in range(transactions):
-        with host.transaction() as turn:
-            id, number = turn.insert("t", 1)
-            for _ in range(jobs):
-                turn.changes.due(number, id, 1)
+        calls.put(host.store, *[NewJob("t", b"", 1)] * jobs)
     assert worker.hints().reload
     assert worker.hints() == ([], False)
     host.put(1)
@@ -186,9 +184,7 @@ def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, c
     clock.advance(0.9)
     settled(a, b)
     with host.begun() as turn:
-        for _ in range(SHARDS):
-            turn.insert("t", 1)
-        assert turn.telling
+        turn.put(*[1] * SHARDS)
         clock.advance(0.05)
         a.beat(0)
         clock.advance(0.1)
@@ -253,12 +249,12 @@ def test_puts_of_one_program_out_of_turn_alarm_nobody_who_is_not_concerned(host,
     settled(mine, theirs)
     mine.publish(FAR)
     with other.begun() as first:
-        first.insert("t", 10)
+        first.put(10)
     with other.begun() as second:
-        second.insert("t", 11)
+        second.put(11)
     assert theirs.wait(0) is False
     with host.begun() as third:  # another program: the first one may be dead
-        third.insert("t", 12)
+        third.put(12)
     assert theirs.wait(0) is True
     for turn in (first, second, third):
         turn.tell()
@@ -268,7 +264,7 @@ def test_a_transaction_that_was_undone_is_looked_for_ever_more_seldom(host, othe
     worker = host.notifier("t")
     settle(worker)
     with other.begun() as turn:
-        turn.insert("t", 10)
+        turn.put(10)
     reads = 0
     for _ in range(65):
         look(worker)
@@ -363,8 +359,7 @@ def test_a_putter_that_still_has_the_deleted_page_tells_who_has_left_it(path, ho
     other.put(1)
     settle(worker)
     with other.begun() as turn:
-        turn.insert("t", 200)
-        assert turn.telling
+        turn.put(200)
         soon(host, monkeypatch)
         workers_of(path).unlink()
         worker.beat(0)
@@ -409,24 +404,37 @@ def test_a_page_of_another_version_is_refused(path, host):
 # ---- leases ---------------------------------------------------------------------------------------------------------
 
 
+def reserve(host, ttr):
+    [[job]] = host.store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(ttr, 3), "w")])
+    return job
+
+
 def test_the_next_lease_is_read_once_for_a_new_page(host, other):
-    run(host, lease=500)
-    assert host.presence.next_lease() == 500
-    with host.transaction() as turn:
-        turn.leased(700)
+    for _ in range(2):
+        host.put(1)
+    lease = reserve(host, 500).lease_until
+    host.presence.page.words[page.LEASE] = page.UNKNOWN
+    assert host.presence.next_lease() == lease
+    reserve(host, 700)
     before = host.queries + other.queries
-    assert host.presence.next_lease() == other.presence.next_lease() == 500
+    assert host.presence.next_lease() == other.presence.next_lease() == lease
     assert host.queries + other.queries == before
 
 
-def test_an_expiry_that_was_rolled_back_raises_nothing(host):
-    with host.transaction() as turn:
-        turn.leased(700)
+def test_an_expiry_that_was_rolled_back_raises_nothing(host, clock, monkeypatch):
+    host.put(1)
+    lease = reserve(host, 700).lease_until
+    clock.advance(1)
+    real = engine._PARTS[ops.Expire]
 
-    with suppress(ZeroDivisionError), host.transaction() as turn:
-        turn.expired(700)
-        raise ZeroDivisionError
-    assert host.presence.next_lease() == 700
+    def interrupted(*arguments):
+        yield from real(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(engine._PARTS, ops.Expire, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        host.store.apply([ops.Expire(9)])
+    assert host.presence.next_lease() == lease
 
 
 class Stopped(BaseException):
@@ -482,16 +490,9 @@ def test_no_lease_is_forgotten_where_a_process_is_stopped_and_then_killed(path, 
 # ---- pauses ---------------------------------------------------------------------------------------------------------
 
 
-def pause(host, topic="t"):
-    with host.transaction() as turn:
-        number = turn.topic(topic)
-        turn.execute("UPDATE topic SET paused = 1 WHERE id = ?", (number,))
-        turn.changes.paused[number] = True
-
-
 def test_quiet_does_not_wait_for_who_came_after_the_pause_nor_for_who_is_gone(host, other, clock):
     gone = host.notifier("t")
-    pause(host)
+    host.store.apply([ops.Pause("t", True)])
     clock.advance(4)
     late = other.notifier("t")
     late.beat(0)

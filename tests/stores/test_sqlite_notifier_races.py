@@ -6,10 +6,13 @@ import time
 
 import pytest
 
+from pywheel.jobs import NewJob
 from pywheel.jobs.job import slice_of
 from pywheel.stores.notifier import SILENT
 from pywheel.stores.ownership import shards_of
+from pywheel.stores.sqlite.presence import Telling
 from tests.jobs.waiting import LIMIT, until
+from tests.stores import calls
 from tests.stores.notifying import Host, workers_of
 
 pytestmark = pytest.mark.stress
@@ -85,7 +88,7 @@ class Worker(threading.Thread):
     def read(self, shards, above):
         """Only what this worker cannot know yet: so a hint that is missing stays missing."""
         query = "SELECT id, next FROM job WHERE next > ? AND next <= ?"
-        rows = self.host.reading.execute(query, (above, self.horizon)).fetchall()
+        rows = self.host.presence.rows(query, (above, self.horizon))
         self.known |= {id for id, due in rows if shards >> slice_of(due) & 1}
 
 
@@ -93,16 +96,10 @@ def puts(path, seed, counts, workers):
     host, chance = Host(path), random.Random(seed)
     for _ in range(PUTS):
         if chance.random() < 0.3:
-            with host.transaction() as turn:
-                for _ in range(10):
-                    turn.insert("t", near(workers, chance))
-                assert turn.telling
-                time.sleep(chance.random() * 0.005)
+            calls.put(host.store, *(NewJob("t", b"", near(workers, chance)) for _ in range(10)))
         else:
             with host.begun() as turn:
-                turn.insert("t", near(workers, chance))
-                assert turn.telling
-                time.sleep(chance.random() * 0.005)
+                turn.put(near(workers, chance))
             time.sleep(chance.random() * 0.005)
             turn.tell()
     counts.append(PUTS)
@@ -121,10 +118,15 @@ def near(workers, chance):
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_every_job_is_known_to_its_owner_in_the_end(tmp_path, seed):
-    path = tmp_path / "jobs.db"
+def test_every_job_is_known_to_its_owner_in_the_end(path, monkeypatch, seed):
     Host(path).close()
-    chance = random.Random(seed)
+    chance, begin = random.Random(seed), Telling.begin
+
+    def slowly(telling):
+        begin(telling)
+        time.sleep(chance.random() * 0.005)  # what is told is known, and not yet committed
+
+    monkeypatch.setattr(Telling, "begin", slowly)
     counts = []
     workers = [Worker(path, seed * 10 + n) for n in range(3)]
     producers = [threading.Thread(target=puts, args=(path, seed * 10 + n, counts, workers)) for n in range(2)]
@@ -141,7 +143,7 @@ def test_every_job_is_known_to_its_owner_in_the_end(tmp_path, seed):
     over = time.monotonic()
     until(lambda: settled(workers, over) or any(worker.error for worker in workers))
     host = Host(path)
-    jobs = host.connection.execute("SELECT id, next FROM job").fetchall()
+    jobs = host.presence.rows("SELECT id, next FROM job", ())
     host.close()
     for worker in workers:
         worker.stop = True
