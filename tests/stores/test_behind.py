@@ -6,18 +6,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pywheel.jobs import NewJob
-from pywheel.jobs import commands as c
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
+from tests.stores import calls
 
 DUE = 2 * 10**12
 
 
 def put(store, count=1, nonce=None, **more):
-    jobs = tuple(NewJob("t", b"b", DUE, **more) for _ in range(count))
-    [outcome] = store.apply([c.Put(jobs, nonce)])
-    assert isinstance(outcome, list), outcome
-    return outcome
+    return calls.put(store, *(NewJob("t", b"b", DUE, **more) for _ in range(count)), nonce=nonce)
 
 
 def fall_back(server, url, id):

@@ -10,12 +10,13 @@ from uuid import uuid4
 import pytest
 
 from pywheel import JobQueue, Limit, StoreError
-from pywheel.jobs.commands import Ack, Cancel, Change, Claim, ClaimPolicy, Put, Reserve, SetNote
+from pywheel.jobs.commands import Ack, Cancel, Change, Claim, ClaimPolicy, Reserve, SetNote
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import limits_of
 from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open
 from tests.jobs.waiting import until, working
+from tests.stores import calls
 from tests.stores.network import Proxy, kept_at_each_message
 
 PROCESSES = 4
@@ -44,7 +45,9 @@ def terms_of(limit, ttr=600_000):
 
 def put(store, topic, groups=2):
     """Put jobs whose groups take turns; return their ids."""
-    return store.apply([Put(tuple(NewJob(topic, b"", NOW, f"{n % groups}:{n}") for n in range(PROCESSES * EACH)))])[0]
+    return calls.put(
+        store, *(NewJob(topic, b"", NOW, f"{n % groups}:{next(calls.SERIAL)}") for n in range(PROCESSES * EACH))
+    )
 
 
 def at_once(stores, claim):

@@ -3,11 +3,12 @@
 import pytest
 
 from pywheel.jobs import State
-from pywheel.jobs.commands import ClaimPolicy, Expire, Put, Reserve
+from pywheel.jobs.commands import ClaimPolicy, Expire, Reserve
 from pywheel.jobs.job import Counts, NewJob
 from pywheel.jobs.queries import CountJobs, GetStates
 from pywheel.stores import open
 from pywheel.testing import ManualClock
+from tests.stores import calls
 
 JOBS = 5_000
 PRIORITIES = (-9, 0, 3, 0, 5)
@@ -31,7 +32,7 @@ def store(clock, request, tmp_path):
 
 def put(store, topic, jobs, due, **options):
     new = [NewJob(topic, b"", due, priority=PRIORITIES[place % len(PRIORITIES)], **options) for place in range(jobs)]
-    ids = [id for first in range(0, jobs, 500) for id in store.apply([Put(tuple(new[first : first + 500]))])[0]]
+    ids = [id for first in range(0, jobs, 500) for id in calls.put(store, *new[first : first + 500])]
     return {id: job.priority for id, job in zip(ids, new, strict=True)}
 
 
@@ -57,11 +58,11 @@ def test_all_jobs_of_lost_leases_are_claimed_again_once_each_by_priority(store, 
 
 
 def test_lost_jobs_of_a_higher_priority_come_before_all_others(store, clock):
-    [urgent] = store.apply([Put(tuple(NewJob("t", b"", clock.wall(), priority=5) for _ in range(3_000)))])
+    urgent = calls.put(store, *(NewJob("t", b"", clock.wall(), priority=5) for _ in range(3_000)))
     claim_all(store, "t")
     clock.advance(61)
     for _ in range(8):
-        store.apply([Put(tuple(NewJob("t", b"", clock.wall() - 50_000) for _ in range(100)))])
+        calls.put(store, *(NewJob("t", b"", clock.wall() - 50_000) for _ in range(100)))
     [jobs] = store.apply([Reserve("t", 2_000, ClaimPolicy(60_000, 3), "w")])
     assert {job.priority for job in jobs} == {5}
     assert [job.id for job in jobs] == urgent[:2_000]
@@ -76,11 +77,7 @@ def test_many_jobs_that_run_and_many_that_are_lost_are_counted_each_in_its_state
     claim_all(store, "last")
     claim_all(store, "runs", ttr=600_000)
     clock.advance(61)
-    expected = {
-        "last": Counts(delayed=50, dead=600),
-        "lost": Counts(delayed=700),
-        "runs": Counts(running=800),
-    }
+    expected = {"last": Counts(delayed=50, dead=600), "lost": Counts(delayed=700), "runs": Counts(running=800)}
     assert store.ask(CountJobs()) == expected
     [expired] = store.apply([Expire(10**6)])
     assert (expired.ended, expired.dead) == (1_300, tuple(sorted(last)))

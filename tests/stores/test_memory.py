@@ -14,6 +14,7 @@ from pywheel.stores.memory import MemoryStore
 from pywheel.testing import ManualClock
 from tests.interrupts import at_each_place, interrupt, traced
 from tests.isolated.child import run_well
+from tests.stores import calls
 from tests.stores.calls import listening
 
 FILES = (
@@ -24,8 +25,7 @@ TERMS = ops.ClaimPolicy(1_000, 3, (1_000,), jitter=0.5)
 
 
 def put(store, *topics):
-    [outcome] = store.apply([ops.Put(tuple(NewJob(topic, b"x", 0) for topic in topics or ("t",)))])
-    return outcome[0]
+    return calls.put(store, *(NewJob(topic, b"x", 0) for topic in topics or ("t",)))[0]
 
 
 # ---- forks ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.job import SHARDS, SLICE, Due
 from pywheel.jobs.queries import GetNextLease
 from pywheel.stores import open
+from pywheel.stores.notifier import SILENT
 from pywheel.stores.sql import engine
 from pywheel.stores.sqlite import page
 from pywheel.stores.sqlite.page import GONE, HEARTBEAT, SLOTS
@@ -170,8 +171,7 @@ def test_a_silent_worker_owns_nothing_until_it_speaks_again(host, other, clock):
     clock.advance(1.1)
     a.beat(0)
     assert a.hints().reload  # it was silent itself: another might have owned its shards
-    put = {host.put(1) for _ in range(SHARDS)}
-    assert ids(a.hints()) == put
+    assert {*host.put_all_over()} == ids(a.hints())
     b.beat(0)
     assert is_to_read_again(b)
     put = host.put_all_over()
@@ -181,13 +181,15 @@ def test_a_silent_worker_owns_nothing_until_it_speaks_again(host, other, clock):
 def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, clock):
     a, b = hearing(host, other)
     host.put(1)
-    clock.advance(0.9)
+    clock.advance(SILENT - 0.1)
     settled(a, b)
+    _, [due, *_] = by_owner({due: due for due in range(1, SHARDS * SLICE, SLICE)}, [a, b])
     with host.begun() as turn:
-        turn.put(*[1] * SHARDS)
+        turn.put(due)  # of b's
         clock.advance(0.05)
         a.beat(0)
         clock.advance(0.1)
+    assert a.wait(0) is False
     turn.tell()
     assert is_to_read_again(a)
 
@@ -195,7 +197,7 @@ def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, c
 def test_a_worker_that_others_took_for_silent_while_it_beat_reads_all_again(host, other, clock, monkeypatch):
     """It was held up between its look at the time and its heartbeat: what was put meanwhile was told to others."""
     a, b = hearing(host, other)
-    clock.advance(0.6)
+    clock.advance(SILENT)
     b.beat(0)
     settled(a, b)
     now, put = host.presence.now, []

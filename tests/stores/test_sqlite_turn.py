@@ -13,16 +13,27 @@ from pywheel.stores import open
 from pywheel.stores.sqlite import page as module
 from pywheel.stores.sqlite.page import LOCKS, Page
 from tests.jobs.waiting import until
+from tests.stores.calls import in_threads
 from tests.stores.files import locked, put
 from tests.stores.processes import process
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(not LOCKS, reason="no record locks here")]
 
 
-@pytest.fixture
-def page(path):
+def opened(path):
     path.touch()
     return Page(str(path), lambda: 0)
+
+
+@pytest.fixture
+def page(path):
+    return opened(path)
+
+
+@pytest.fixture
+def theirs(path):
+    """The page of another store on the same file."""
+    return opened(path)
 
 
 @pytest.fixture
@@ -64,7 +75,6 @@ def is_waited_for(page):
 
 def test_many_threads_never_meet(path, monkeypatch):
     monkeypatch.setattr(module, "_STALLED", 60)
-    path.touch()
     inside, met = [], []
 
     def visit():
@@ -73,15 +83,11 @@ def test_many_threads_never_meet(path, monkeypatch):
         inside.pop()
 
     def work():
-        mine = Page(str(path), lambda: 0)
+        mine = opened(path)
         for _ in range(300):
             assert run(mine, visit)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads(*[work] * 4)
     assert met == [1] * 1200
 
 
@@ -93,7 +99,7 @@ def test_one_that_waits_comes_before_the_one_that_had_the_turn(path, page, monke
 
     def wait():
         """Return once another waits asleep: one that has not fallen asleep may be passed by."""
-        mine = Page(str(path), lambda: 0)
+        mine = opened(path)
         thread = threading.Thread(target=run, args=(mine, lambda: order.append("waiter")))
         thread.start()
         threads.append(thread)
@@ -107,29 +113,30 @@ def test_one_that_waits_comes_before_the_one_that_had_the_turn(path, page, monke
     assert order == ["waiter", "again"] * 20
 
 
-def test_a_turn_that_others_keep_between_them_is_given_up_in_time(page, other, monkeypatch):
+def test_a_turn_that_others_keep_between_them_is_given_up_in_time(page, theirs, monkeypatch):
     monkeypatch.setattr(module, "_STALLED", 60)
-    other.take_turn()
-    with pytest.raises(StoreBusy, match="others kept the turn"):
-        run(page, seconds=0.2)
-    other.give_turn()
+
+    def in_vain():
+        with pytest.raises(StoreBusy, match="others kept the turn"):
+            run(page, seconds=0.2)
+
+    assert run(theirs, in_vain)
     assert run(page)
 
 
-def test_it_is_known_whether_another_one_had_the_turn(page, other):
+def test_it_is_known_whether_another_one_had_the_turn(page, theirs):
     run(page)
     run(page)
     assert page.alone
-    other.take_turn()
-    other.give_turn()
+    assert run(theirs)
     run(page)
     assert not page.alone
 
 
 @pytest.mark.parametrize("at", range(1, 5))
 @pytest.mark.parametrize("waits", [False, True])
-def test_an_interrupt_at_any_call_leaves_the_turn_to_others(page, other, monkeypatch, at, waits):
-    real, calls = module.fcntl.fcntl, []
+def test_an_interrupt_at_any_call_leaves_the_turn_to_others(page, theirs, monkeypatch, at, waits):
+    real, calls, turns = module.fcntl.fcntl, [], []
 
     def interrupted(*arguments):
         real(*arguments)
@@ -148,9 +155,8 @@ def test_an_interrupt_at_any_call_leaves_the_turn_to_others(page, other, monkeyp
                     page.leave()
             except KeyboardInterrupt:
                 break
-    assert other.take_turn() is None
-    assert not run(page)
-    other.give_turn()
+    assert run(theirs, lambda: turns.append(run(page)))
+    assert turns == [False]
     assert run(page)
 
 

@@ -52,13 +52,10 @@ def test_a_connection_to_another_file_is_refused(queue, tmp_path):
     assert queue.store.ask(CountJobs()) == {}
 
 
-def test_a_connection_of_another_thread_is_an_error_of_ours(queue, path):
-    connections = []
-    thread = threading.Thread(target=lambda: connections.append(sqlite3.connect(path)))
-    thread.start()
-    thread.join()
+def test_a_connection_of_another_thread_is_an_error_of_ours(queue, path, pool):
+    connection = pool.submit(sqlite3.connect, path).result()
     with pytest.raises(StoreError, match="can only be used in that same thread"):
-        queue.put("order", connection=connections[0])
+        queue.put("order", connection=connection)
     assert queue.store.ask(CountJobs()) == {}
 
 
