@@ -19,19 +19,18 @@ from django.db import transaction
 from pywheel.jobs.queries import GetJob
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mysql"])
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def new_url(request, tmp_path):
     """Returns addresses of stores that are not there."""
-    names = {"postgres": "postgres_server", "mysql": "mariadb_server"}
-    if request.param in names:
-        return request.getfixturevalue(names[request.param]).url
+    if request.param != "sqlite":
+        return request.getfixturevalue(f"{request.param}_server").url
     numbers = count()
     return lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
 
 
 @pytest.fixture
 def url(request, new_url):
-    return emptied(request.getfixturevalue("mariadb_server")) if "mysql" in request.node.name else new_url()
+    return emptied(request.getfixturevalue("mariadb_server")) if "mariadb" in request.node.name else new_url()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import JobExists, JobQueue, Limit, StoreAway, StoreBusy, StoreError, Worker
+from pywheel import JobExists, JobQueue, Limit, StoreAway, StoreBusy, StoreError
 from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Claim, ClaimPolicy, Expire, Purge, SetNote
 from pywheel.jobs.limits import note_of
@@ -71,23 +71,11 @@ def everything_else_goes_on(queue, *waiting):
             assert job.body == b"%d" % number
             assert queue.touch(job)
             assert queue.ack(job)
-    handled = []
-    all_handled = threading.Event()
-
-    def handle(job):
-        handled.append(job.body)
-        if len(handled) == SOME:
-            all_handled.set()
-
-    queue.handler("worked")(handle)
-    worker = Worker(queue)
-    worker.start()
-    for number in range(SOME):
-        queue.put("worked", b"%d" % number)
-    assert all_handled.wait(60)
-    worker.stop()
-    worker.join()
-    assert queue.topics.counts()["worked"].done == SOME
+    queue.handler("worked")(lambda job: None)
+    with working(queue):
+        for _ in range(SOME):
+            queue.put("worked")
+        until(lambda: queue.topics.counts()["worked"].done == SOME)
     assert not any(one.done() for one in waiting)
 
 

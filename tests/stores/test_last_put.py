@@ -3,7 +3,6 @@
 import contextlib
 import sqlite3
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -37,46 +36,43 @@ def claim(store, how, id):
 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("trips", range(3))
-def test_a_claim_between_whose_trips_a_put_returned_delivers_its_body(server, how, trips):
+def test_a_claim_between_whose_trips_a_put_returned_delivers_its_body(server, pool, how, trips):
     url = server.url()
     with Proxy(server) as proxy, open(url) as store, open(server.again(url, via=proxy)) as slow:
         claim(slow, how, 1)  # it is connected
         put(store, b"old")
         id = store.ask(GetJob(("t", "k"))).id
-        with ThreadPoolExecutor(2) as pool:
-            proxy.stall(after=trips)
-            try:
-                claimed = pool.submit(claim, slow, how, id)
-                until(lambda: claimed.done() or proxy.kept)
-                replaced = pool.submit(put, store, b"new")
-                with contextlib.suppress(TimeoutError):  # it waits for what the claim has locked
-                    replaced.result(0.3)
-            finally:
-                proxy.heal()
-            [job] = claimed.result() or claim(store, how, id)
-            assert job.body == (b"new" if replaced.result() else b"old")
+        proxy.stall(after=trips)
+        try:
+            claimed = pool.submit(claim, slow, how, id)
+            until(lambda: claimed.done() or proxy.kept)
+            replaced = pool.submit(put, store, b"new")
+            with contextlib.suppress(TimeoutError):  # it waits for what the claim has locked
+                replaced.result(0.3)
+        finally:
+            proxy.heal()
+        [job] = claimed.result() or claim(store, how, id)
+        assert job.body == (b"new" if replaced.result() else b"old")
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_claim_beside_a_put_in_an_open_transaction_delivers_what_that_commits(tmp_path, how):
+def test_a_claim_beside_a_put_in_an_open_transaction_delivers_what_that_commits(path, pool, how):
     """On SQLite, where the claim waits. On servers it leaves the job: `test_relational_within`."""
-    path = tmp_path / "jobs.db"
     with JobQueue(f"sqlite:///{path}") as queue, contextlib.closing(sqlite3.connect(path)) as connection:
         id = queue.put("t", b"old", key="k")
         connection.execute("BEGIN")
         queue.put("t", b"new", key="k", replace=True, connection=connection)
-        with ThreadPoolExecutor(1) as pool:
-            claimed = pool.submit(claim, queue.store, how, id)
-            with contextlib.suppress(TimeoutError):
-                claimed.result(0.1)
-            connection.commit()
-            [job] = claimed.result()
+        claimed = pool.submit(claim, queue.store, how, id)
+        with contextlib.suppress(TimeoutError):
+            claimed.result(0.1)
+        connection.commit()
+        [job] = claimed.result()
         assert job.body == b"new"
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("how", ["worker", "reserve"])
-def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shared_url, how):
+def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shared_url, pool, how):
     """Each key is put again and again by somebody of its own, while workers claim."""
     if how == "worker" and shared_url.startswith("mysql:"):
         pytest.skip("MariaDB 10.11 may crash, by what its workers are woken with, if they are woken that often")
@@ -98,7 +94,7 @@ def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shar
                 delivered.update((job.id, job.body) for job in jobs)
                 store.apply([ops.Ack(job.id, job.claims) for job in jobs])
 
-    with JobQueue(shared_url) as queue, ThreadPoolExecutor(5) as pool:
+    with JobQueue(shared_url) as queue:
         queue.handler("t", concurrency=4)(lambda job: delivered.update({job.id: job.body}))
         with working(queue) if how == "worker" else contextlib.nullcontext():
             reservers = [pool.submit(reserving) for _ in range(2 if how == "reserve" else 0)]

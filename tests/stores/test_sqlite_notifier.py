@@ -88,17 +88,6 @@ def test_a_put_whose_writer_died_in_its_turn_is_told_by_the_next_writer(host, ot
     assert is_to_read_again(worker)
 
 
-def test_looks_for_such_puts_ask_nothing(host):
-    [worker] = hearing(host)
-    host.put(10)
-    settle(worker)
-    before = host.queries
-    look(worker)
-    look(worker)
-    assert worker.wait(0) is False
-    assert host.queries == before
-
-
 def look(worker):
     worker._look_at = 0
     worker.beat(0)
@@ -149,15 +138,15 @@ def test_hints_that_are_too_many_cause_a_reload(host, transactions, jobs):
 # ---- who is there ---------------------------------------------------------------------------------------------------
 
 
-def test_members_cost_no_query_unless_one_came_or_went(host, other):
-    worker = host.notifier("t")
-    host.presence.audience(1)
+def test_members_and_looks_for_untold_puts_cost_no_query_unless_one_came_or_went(host, other):
+    [worker] = hearing(host)
+    host.put(10)
+    settle(worker)
     worker.members()
-    worker._look_at = math.inf  # what is asked a few times a second is another test's
     before = host.queries
     for _ in range(10):
-        worker.wait(0)
-        worker.beat(0)
+        look(worker)
+        assert worker.wait(0) is False
         worker.members()
     assert host.queries == before
     other.notifier("t")
@@ -304,9 +293,8 @@ def start(path, barrier, results):
     host = Host(path)
     barrier.wait(LIMIT)
     workers = [host.notifier("t") for _ in range(10)]
-    results.put([worker.worker for worker in workers])
     barrier.wait(LIMIT)
-    results.put([member.worker for member in workers[0].members()])
+    results.put(([worker.worker for worker in workers], [member.worker for member in workers[0].members()]))
     barrier.wait(LIMIT)
     host.close()
 
@@ -320,13 +308,13 @@ def test_processes_that_start_at_once_get_slots_of_their_own(path):
     children = [spawn.Process(target=start, args=(path, barrier, results)) for _ in range(4)]
     for one in children:
         one.start()
-    found = [results.get(timeout=LIMIT) for _ in range(8)]
+    found = [results.get(timeout=LIMIT) for _ in children]
     for one in children:
         one.join(LIMIT)
         assert one.exitcode == 0
-    workers = sorted(name for some in found if len(some) == 10 for name in some)
+    workers = sorted(name for names, _ in found for name in names)
     assert len({name.partition(".")[0] for name in workers}) == 40
-    assert [some for some in found if len(some) != 10] == [workers] * 4
+    assert [members for _, members in found] == [workers] * 4
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
