@@ -3,12 +3,15 @@
 import sqlite3
 from contextlib import closing, contextmanager
 
+import pytest
+
 from pywheel.jobs import NewJob
 from pywheel.jobs.commands import ClaimPolicy
 from pywheel.stores import open
+from pywheel.stores.sql import engine
 from tests.stores import calls
 
-__all__ = ["NOW", "TERMS", "execute", "locked", "plan_of", "put", "put_many", "reopened", "traced"]
+__all__ = ["NOW", "TERMS", "execute", "interrupted", "locked", "plan_of", "put", "put_many", "reopened", "traced"]
 
 NOW = 1_700_000_000_000
 TERMS = ClaimPolicy(1_000, 3)
@@ -36,6 +39,21 @@ def locked(path):
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield connection
+
+
+@contextmanager
+def interrupted(kind):
+    """Interrupt commands of a kind once their statements have run."""
+    real = engine._PARTS[kind]
+
+    def run(*arguments):
+        yield from real(*arguments)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(engine._PARTS, kind, run)
+        with pytest.raises(KeyboardInterrupt):
+            yield
 
 
 @contextmanager

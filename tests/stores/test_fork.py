@@ -255,15 +255,44 @@ assert (found, begun[0] is begun[1]) == ([(1,)], False)
 }
 
 
-def program(name):
-    return f'{START}{(PROGRAMS | ON_A_FILE)[name]}print("well")'
+IN_MEMORY = """
+over = threading.Event()
+
+def work():
+    while not over.is_set():
+        queue.put_many(queue.job("t", n) for n in range(20))
+        queue.topics.counts()
+
+def child():
+    before = sum(queue.topics.counts().get("t", ()))
+    queue.put("t")
+    assert before % 20 == 0
+    assert sum(queue.topics.counts()["t"]) == before + 1
+
+threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+for thread in threads:
+    thread.start()
+codes = [in_child(child) for _ in range(100)]
+over.set()
+for thread in threads:
+    thread.join()
+assert codes == [0] * 100
+"""
+
+
+def runs_well(program, url):
+    return run_well("-c", f'{START}{program}print("well")', url) == "well\n"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_with_a_store_that_was_opened_before(shared_url, name):
-    assert run_well("-c", program(name), shared_url) == "well\n"
+    assert runs_well(PROGRAMS[name], shared_url)
 
 
 @pytest.mark.parametrize("name", ON_A_FILE)
 def test_with_a_file_that_was_opened_before(tmp_path, name):
-    assert run_well("-c", program(name), f"sqlite:///{tmp_path}/jobs.db") == "well\n"
+    assert runs_well(ON_A_FILE[name], f"sqlite:///{tmp_path}/jobs.db")
+
+
+def test_a_child_has_a_whole_copy_of_its_own_of_a_store_in_memory_whatever_threads_were_doing():
+    assert runs_well(IN_MEMORY, "memory:")

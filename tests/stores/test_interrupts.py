@@ -10,11 +10,10 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
-from pywheel.stores.sql import engine
 from pywheel.testing import ManualClock
 from tests.isolated.child import ROOT, run
 from tests.often import often
-from tests.stores.files import put
+from tests.stores.files import interrupted, put
 
 CHILD = str(ROOT / "tests" / "stores" / "interrupts_child.py")
 
@@ -87,18 +86,10 @@ def test_a_put_that_a_signal_handler_closes_the_store_in_is_told_and_all_else_is
                 use(store)
 
 
-def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store, monkeypatch):
+def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store):
     put(store)
-    real = engine._PARTS[ops.Put]
-
-    def interrupted(*arguments):
-        yield from real(*arguments)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setitem(engine._PARTS, ops.Put, interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            store.apply([ops.Put((NewJob("t", b"", 0), NewJob("new", b"", 0)))])
+    with interrupted(ops.Put):
+        store.apply([ops.Put((NewJob("t", b"", 0), NewJob("new", b"", 0)))])
     assert {name: count.delayed for name, count in store.ask(CountJobs()).items()} == {"t": 1}
     assert put(store) == 2
     assert store.apply([ops.Put((NewJob("new", b"", 0),))]) == [[3]]

@@ -1,6 +1,5 @@
-"""The memory store's own features: forks, interrupts, and an optional source of chance."""
+"""The memory store's own features: interrupts, and an optional source of chance. Its forks: test_fork."""
 
-import os
 import random
 from collections import Counter
 from contextlib import suppress
@@ -13,7 +12,6 @@ from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores.memory import MemoryStore
 from pywheel.testing import ManualClock
 from tests.interrupts import at_each_place, interrupt, traced
-from tests.isolated.child import run_well
 from tests.stores import calls
 from tests.stores.calls import listening
 
@@ -26,47 +24,6 @@ TERMS = ops.ClaimPolicy(1_000, 3, (1_000,), jitter=0.5)
 
 def put(store, *topics):
     return calls.put(store, *(NewJob(topic, b"x", 0) for topic in topics or ("t",)))[0]
-
-
-# ---- forks ----------------------------------------------------------------------------------------------------------
-
-FORKS = """
-import os, threading, time, warnings
-warnings.simplefilter("ignore")  # Python warns of forks beside threads: that is what is tried here
-from pywheel import JobQueue
-
-queue = JobQueue("memory:")
-over = threading.Event()
-
-def work():
-    while not over.is_set():
-        queue.put_many(queue.job("t", n) for n in range(20))
-        queue.topics.counts()
-
-threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
-for thread in threads:
-    thread.start()
-for _ in range(100):
-    child = os.fork()
-    if child == 0:
-        before = queue.topics.counts()["t"].delayed if "t" in queue.topics.counts() else 0
-        queue.put("t")
-        os._exit(before % 20 or queue.topics.counts()["t"].delayed - before - 1)
-    until = time.monotonic() + 30
-    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < until:
-        time.sleep(0.001)
-    assert ended == (child, 0), ended
-over.set()
-for thread in threads:
-    thread.join()
-print("well")
-"""
-
-
-@pytest.mark.stress
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_child_of_a_fork_has_a_whole_copy_of_its_own_whatever_threads_were_doing():
-    assert run_well("-c", FORKS) == "well\n"
 
 
 # ---- interrupts -----------------------------------------------------------------------------------------------------

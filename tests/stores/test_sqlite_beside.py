@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 from contextlib import suppress
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from pywheel import StoreError, StoreReadOnly, StoreReplaced
 from pywheel.jobs.queries import GetJob
 from pywheel.stores.sqlite.presence import Telling
+from tests.isolated.child import run_well
 from tests.stores.calls import listening, settle
 from tests.stores.files import put, put_many, reopened
 from tests.stores.processes import as_root, let_in, process
@@ -236,18 +235,14 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetNextLease, ListWorkers
 from pywheel.stores import open
+from tests.stores.calls import listening, put, settle
 
 path, size = sys.argv[1], int(sys.argv[2])
 
 def cut():
     os.truncate(f"{path}-workers", size)
 
-def put():
-    cut()
-    [[id]] = store.apply([ops.Put((NewJob("t", b"", 0),))])
-    return id
-
-def apply_within():
+def put_within():
     with sqlite3.connect(path) as connection:
         store.apply_within(connection, ops.Put((NewJob("t", b"", 0),)))
     connection.close()
@@ -256,29 +251,28 @@ def apply_within():
             thread.join(60)
 
 with open(f"sqlite:///{path}") as store:
-    ids = {put()}
-    worker = store.notifier("w")
+    cut()
+    ids = {*put(store)}
+    worker = listening(store)
     announce = ops.Announce(worker.worker, ("t",))
-    store.apply([announce])
-    worker.publish(2**60)
     for look in (
         lambda: worker.beat(0), worker.hints, worker.members, lambda: worker.wait(0.01), worker.wake, worker.quiet,
         lambda: worker.publish(2**60), lambda: worker.ring("w@0.1"), lambda: store.ask(GetNextLease()),
         lambda: store.ask(ListWorkers()), lambda: store.quiet("t", 0), lambda: store.apply([announce]),
-        lambda: store.verify(repair=True), apply_within,
+        lambda: store.verify(repair=True), put_within,
         lambda: store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")]),
     ):
-        ids.add(put())
+        cut()
+        ids.update(put(store))
         cut()
         look()
     worker.beat(0)
     worker.publish(2**60)
     store.apply([announce])
-    while worker.wait(0) or worker.hints().reload:
-        pass
-    [[id]] = store.apply([ops.Put((NewJob("t", b"", 0),))])
+    settle(worker)
+    [id] = put(store)
     assert worker.wait(60)
-    assert [due.id for due in worker.hints().due] == [id]
+    assert worker.hints() == ([(0, id, "t", 0)], False)
     cut()
     worker.close()
     cut()
@@ -287,13 +281,10 @@ print(len(ids))
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("size", [0, 4_096])
+@pytest.mark.parametrize("size", ["0", "4096"])
 def test_a_page_that_was_truncated_beside_an_open_store_is_made_whole(path, size):
     """Each look behind its end would be the end of the process, by SIGBUS.
 
     So the file is cut while no thread of the store is within a look: there is no help at that very moment.
     """
-    ended = subprocess.run(
-        [sys.executable, "-c", TRUNCATED, path, str(size)], capture_output=True, text=True, timeout=60
-    )
-    assert (ended.returncode, ended.stdout) == (0, "16\n"), ended.stderr
+    assert run_well("-c", TRUNCATED, str(path), size) == "16\n"

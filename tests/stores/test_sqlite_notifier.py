@@ -17,13 +17,12 @@ from pywheel.jobs.job import SHARDS, SLICE, Due
 from pywheel.jobs.queries import GetNextLease
 from pywheel.stores import open
 from pywheel.stores.notifier import SILENT
-from pywheel.stores.sql import engine
 from pywheel.stores.sqlite import page
 from pywheel.stores.sqlite.page import GONE, HEARTBEAT, SLOTS
 from pywheel.stores.sqlite.presence import Telling
 from tests.jobs.waiting import LIMIT, until
 from tests.stores import calls
-from tests.stores.files import put
+from tests.stores.files import interrupted, put
 from tests.stores.notifying import FAR, Host, by_owner, ids, settle, settled, workers_of
 
 
@@ -411,18 +410,11 @@ def test_the_next_lease_is_read_once_for_a_new_page(host, other):
     assert host.queries + other.queries == before
 
 
-def test_an_expiry_that_was_rolled_back_raises_nothing(host, clock, monkeypatch):
+def test_an_expiry_that_was_rolled_back_raises_nothing(host, clock):
     host.put(1)
     lease = reserve(host, 700).lease_until
     clock.advance(1)
-    real = engine._PARTS[ops.Expire]
-
-    def interrupted(*arguments):
-        yield from real(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(engine._PARTS, ops.Expire, interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(ops.Expire):
         host.store.apply([ops.Expire(9)])
     assert host.presence.next_lease() == lease
 
