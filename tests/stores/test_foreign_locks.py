@@ -61,7 +61,7 @@ def theirs(queue, url):
 def everything_else_goes_on(queue, *waiting):
     """Put, move, cancel, claim, renew and ack other jobs, by hand and by a worker, while some wait."""
     for number in range(SOME):
-        id = queue.put("known", delay="1h")
+        id = queue.put("known", key=f"another {number}", delay="1h")
         assert queue.reschedule(id, delay="2h")
         assert queue.cancel(id)
         queue.put("known", b"%d" % number)
