@@ -31,6 +31,14 @@ def queue():
         yield queue
 
 
+@pytest.fixture(params=["rabbitmq", "redis", "nats"])
+def broker(request, stream):
+    """A place of a broker of each kind."""
+    from tests.outlets.places import PLACES
+
+    return PLACES[request.param](request.getfixturevalue(f"{request.param}_server"), stream)
+
+
 def a_job(body=b'{"n":1}', id=7, **changes):
     changes = {"claims": 1, "attempt": 1, "headers": {}, **changes}
     return Job(id, "t", body, due=0, created=1_700_000_000_000, state=State.RUNNING, **changes)

@@ -119,15 +119,6 @@ def once(event):
     return act
 
 
-def slowly(seconds):
-    async def said(request, reader, writer):
-        await asyncio.sleep(seconds)
-        writer.write(answer(200, b"ok", b"Connection: close"))
-        await writer.drain()
-
-    return said
-
-
 def bytes_and_then(content, then="close"):
     """Say these bytes, then close, reset, or hang."""
 

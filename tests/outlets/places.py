@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager, closing
 
 from pywheel.outlets import kind
 from tests.outlets.amqp import amqp
 
-__all__ = ["PLACES"]
+__all__ = ["PLACES", "OfNats"]
 
 
 class Place:
@@ -26,13 +26,8 @@ class Place:
     def url(self, via=None):
         return self.server.url(via=via)
 
-    @asynccontextmanager
-    async def outlet(self, name="", *, via=None, **options):
-        made = kind(self.kind)(self.url(via), **{self.word: name}, **options)
-        try:
-            yield made
-        finally:
-            await made.aclose()
+    def outlet(self, name="", *, via=None, **options):
+        return aclosing(kind(self.kind)(self.url(via), **{self.word: name}, **options))
 
     async def declare(self):
         """Make what must be there before anything is delivered."""
@@ -91,11 +86,11 @@ class OfNats(Place):
 
     async def declare(self):
         self.stream, self.name, self.other = self.name, f"{self.name}.due", f"{self.name}.other"
-        async with self._jetstream() as stream:
+        async with self.jetstream() as stream:
             await stream.add_stream(name=self.stream, subjects=[f"{self.stream}.>"])
 
     async def messages(self, name=None):
-        async with self._jetstream() as stream:
+        async with self.jetstream() as stream:
             state = (await stream.stream_info(self.stream)).state
             found = [await stream.get_msg(self.stream, number) for number in range(1, state.last_seq + 1)]
         return [(it.headers["Nats-Msg-Id"], it.data) for it in found if it.subject == (name or self.name)]
@@ -107,7 +102,7 @@ class OfNats(Place):
         self.server.kill()
 
     @asynccontextmanager
-    async def _jetstream(self):
+    async def jetstream(self):
         import nats
 
         client = await nats.connect(self.server.url())
@@ -117,4 +112,4 @@ class OfNats(Place):
             await client.close()
 
 
-PLACES = [OfRabbitMQ, OfRedis, OfNats]
+PLACES = {place.kind: place for place in (OfRabbitMQ, OfRedis, OfNats)}

@@ -12,16 +12,10 @@ import pytest
 from pywheel import JobQueue
 from pywheel.outlets import kind as Outlet  # noqa: N812  (it returns a class)
 from tests.jobs.waiting import until, working
-from tests.outlets.places import PLACES
 from tests.stores.network import Proxy
 
 pytestmark = pytest.mark.servers
 JOBS = 1_000
-
-
-@pytest.fixture(params=PLACES, ids=lambda kind: kind.kind)
-def broker(request, stream):
-    return request.param(request.getfixturevalue(f"{request.param.kind}_server"), stream)
 
 
 @pytest.fixture

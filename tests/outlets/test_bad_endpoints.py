@@ -13,13 +13,12 @@ from pywheel.outlets.http import MOST_ANSWER
 from pywheel.outlets.webhook import DeliveryFailed
 from tests.outlets.certificates import authority
 from tests.outlets.conftest import a_job, deliver, inside
-from tests.outlets.endpoint import OK, Endpoint, answer, bytes_and_then, for_ever, hang, slowly
+from tests.outlets.endpoint import OK, Endpoint, answer, bytes_and_then, for_ever, hang
 
 SOON = 0.3
 
 SILENT = {
     "nothing": hang,
-    "too late": slowly(60),
     "half a status": bytes_and_then(b"HTTP/1.1 200", "hang"),
     "half its headers": bytes_and_then(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n", "hang"),
 }

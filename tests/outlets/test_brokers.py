@@ -10,15 +10,9 @@ from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
 from tests.outlets.jobs import a_job
 from tests.outlets.loops import on_a_loop
-from tests.outlets.places import PLACES
 from tests.stores.network import Proxy
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(params=PLACES, ids=lambda kind: kind.kind)
-def broker(request, stream):
-    return request.param(request.getfixturevalue(f"{request.param.kind}_server"), stream)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from base64 import b64encode
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 
 import pytest
 
@@ -22,13 +22,8 @@ def mock():
     return Mock()
 
 
-@asynccontextmanager
-async def outlet(servers, topic="", **options):
-    made = Kafka(servers, topic, **options)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+def outlet(servers, topic="", **options):
+    return aclosing(Kafka(servers, topic, **options))
 
 
 @on_a_loop

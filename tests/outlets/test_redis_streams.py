@@ -1,7 +1,7 @@
 """The outlet into Redis Streams, on a real Redis."""
 
 import asyncio
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, closing
 
 import pytest
 from redis.crc import key_slot
@@ -14,13 +14,8 @@ from tests.outlets.jobs import a_job
 from tests.outlets.loops import on_a_loop
 
 
-@asynccontextmanager
-async def outlet(server, stream="", **options):
-    made = RedisStreams(f"unix://{server.socket}", stream, **options)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+def outlet(server, stream="", **options):
+    return aclosing(RedisStreams(f"unix://{server.socket}", stream, **options))
 
 
 def entries(server, stream):

@@ -7,8 +7,7 @@ from email.utils import format_datetime
 import pytest
 import standardwebhooks
 
-from pywheel import BadOption, GiveUp, JobQueue, Ladder, ManualClock, RetryLater
-from pywheel.jobs import State
+from pywheel import BadOption, GiveUp, RetryLater
 from pywheel.outlets import Webhook
 from pywheel.outlets.contract import delivery_id
 from pywheel.outlets.webhook import DeliveryFailed, decoded, retry_after, signature
@@ -91,11 +90,6 @@ def test_a_header_that_http_does_not_send_makes_its_job_dead(endpoint, value):
     for name, error in zip(names, deliver(inside(endpoint.url(), pass_headers=["tenant"]), *jobs), strict=True):
         assert (type(error), name in str(error)) == (GiveUp, True)
     assert endpoint.requests == []
-
-
-def test_one_connection_carries_many_deliveries(endpoint):
-    assert deliver(inside(endpoint.url()), *[a_job()] * 20) == [None] * 20
-    assert (len(endpoint.requests), endpoint.connections) == (20, 1)
 
 
 @pytest.mark.parametrize(
@@ -188,21 +182,3 @@ def test_an_endpoint_that_is_gone_is_disabled_and_its_jobs_are_dead_at_once(endp
     assert (type(first), type(second), third) == (GiveUp, GiveUp, None)
     assert "pywheel outlets enable shop" in str(second)
     assert endpoint.paths() == ["/gone", "/other"]
-
-
-def test_a_job_with_more_attempts_than_the_ladder_goes_on_with_the_last_step_until_410(endpoint):
-    endpoint.answers["/"] = answer(500)
-    clock = ManualClock()
-    with JobQueue("memory:", clock=clock) as queue:
-        queue.handler("t", retry=Ladder("5s", "1h"))(inside(endpoint.url()))
-        usual, id = queue.put("t"), queue.put("t", max_attempts=1_000_000)
-        for attempts, delay in ((1, 5), (2, 3_600), (3, 3_600), (4, 3_600)):
-            assert run_due(queue) == (2 if attempts <= 3 else 1)
-            assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, attempts)
-            clock.advance(delay - 1)
-            assert run_due(queue) == 0
-            clock.advance(1)
-        assert (queue.get(usual).state, queue.get(usual).attempt) == (State.DEAD, 3)
-        endpoint.answers["/"] = answer(410)
-        assert run_due(queue) == 1
-        assert queue.get(id).state is State.DEAD
