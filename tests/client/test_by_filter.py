@@ -19,34 +19,6 @@ def kill(queue, topic, error):
     return job.id
 
 
-def test_all_words_of_a_filter_must_hold(queue):
-    soon, late, other = queue.put("a", key="k", delay=5), queue.put("a", delay=50), queue.put("b", key="k", delay=500)
-
-    def found(*args, **words):
-        return [job.id for job in queue.jobs.list(*args, **words)]
-
-    assert found() == [soon, late, other]
-    assert found("a") == [soon, late]
-    assert found(key="k") == [soon, other]
-    assert found("b", "delayed", key="k") == [other]
-    assert found(due_from=at(50)) == [late, other]
-    assert found(due_until=at(50)) == [soon, late]
-    assert found("a", due_from=at(6), due_until=at(49)) == []
-    assert found(limit=2) == [soon, late]
-    assert found(after=late) == [other]
-    assert found(state="dead") == []
-
-
-def test_jobs_are_found_by_a_part_of_their_last_error(queue):
-    ids = []
-    for error in ("HTTPError: 502", "HTTPError: 410", "OSError"):
-        queue.put("t")
-        ids.append(kill(queue, "t", error))
-    assert [job.id for job in queue.jobs.list(error="HTTPError")] == ids[:2]
-    assert queue.jobs.retry_many("t", error="502") == 1
-    assert queue.get(ids[0]).state is State.DELAYED
-
-
 NONSENSE = {
     "after": [2**63, -1, True],
     "limit": [2**63, 10**400_000, 0, 1.5],

@@ -83,21 +83,6 @@ def test_the_limit_is_on_what_the_program_gives(store):
         queue.put("t", b"x" * 11)
 
 
-def test_a_handler_gets_the_plain_body_and_its_successor_is_encrypted(queue, store):
-    seen = []
-
-    @queue.handler("t")
-    def handle(job):
-        seen.append(job.json())
-        if len(seen) == 1:
-            queue.put("t", SECRET, key="k")
-
-    queue.put("t", SECRET, key="k")
-    assert run_due(queue) == 2
-    assert seen == [SECRET] * 2
-    assert plain(store) == []
-
-
 def test_without_a_keyring_a_body_is_seen_to_be_encrypted(queue, store):
     id = queue.put("t", SECRET)
     other = JobQueue(store)
@@ -126,6 +111,16 @@ def test_a_reserve_without_the_key_raises_and_leaves_the_job_as_it_was(store, se
     job = queue.get(id)
     assert (job.state, job.attempt, job.last_error) == ("delayed", 0, None)
     assert queue.reserve("t")[0].json() == SECRET
+
+
+def test_arguments_that_are_encrypted_are_not_bad_ones(queue, store):
+    def close(n: int) -> None: ...
+
+    task, same = (one.task("t")(close) for one in (queue, JobQueue(store)))
+    id = task.put(7)
+    assert task.arguments(queue.get(id)) == {"n": 7}
+    with pytest.raises(NoKey):
+        same.arguments(JobQueue(store).get(id))
 
 
 def test_a_body_moved_to_another_job_is_refused_there(queue, store):
@@ -248,24 +243,6 @@ def test_rekey_encrypts_all_with_the_new_key(queue, store):
     assert [job._replace(body=b"") for job in new.jobs.list()] == before
     assert new.ack(running)
     assert rekey(queue.store, both)._replace(last=0) == (0, 0, 10, 0, 0)
-
-
-def test_rekey_goes_on_where_it_was(queue, store, monkeypatch):
-    monkeypatch.setattr("pywheel.client.rekey._PAGE", 2)
-    queue.put_many(queue.job("t", n) for n in range(7))
-    both = Keyring({"b": TWO, "a": ONE})
-    said = []
-
-    def stop(found):
-        said.append(found)
-        if len(said) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        rekey(store, both, progress=stop)
-    assert [key_of(body) for body in bodies(store)] == ["b"] * 4 + ["a"] * 3
-    assert rekey(store, both, after=said[-1].last).rewritten == 3
-    assert {key_of(body) for body in bodies(store)} == {"b"}
 
 
 def test_rekey_leaves_what_it_cannot_read(queue, store):

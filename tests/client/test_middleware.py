@@ -9,7 +9,7 @@ from pywheel import Fixed, GiveUp, NotNow, RetryLater
 from pywheel.jobs import State
 from pywheel.jobs.managed import ManagedHandler
 from pywheel.testing import run_due
-from tests.jobs.waiting import finished, until, working
+from tests.jobs.waiting import finished, working
 
 who = contextvars.ContextVar("who", default="nobody")
 
@@ -55,11 +55,7 @@ def test_context_variables_reach_every_kind_of_handler_and_no_other_job(queue, s
         seen.append(who.get())
 
     queue.handler("t")(
-        {
-            "function": lambda job: seen.append(who.get()),
-            "coroutine": later,
-            "returned": lambda job: later(job),
-        }[kind]
+        {"function": lambda job: seen.append(who.get()), "coroutine": later, "returned": lambda job: later(job)}[kind]
     )
     for _ in range(2):
         seen.clear()
@@ -129,21 +125,6 @@ def test_on_dead_gets_the_job_as_it_is_then(queue, seen, is_async):
     job = handled(queue)
     assert seen == [job]
     assert (job.state, job.last_error) == (State.DEAD, "ValueError: 2")
-
-
-def test_a_worker_tells_of_the_dead_after_an_on_dead_that_exits(live_queue, seen):
-    @live_queue.on_dead
-    def leave(job):
-        seen.append(job.id)
-        raise SystemExit
-
-    @live_queue.handler("t")
-    def give_up(job):
-        raise GiveUp
-
-    with working(live_queue):
-        ids = [finished(live_queue, live_queue.put("t")).id for _ in range(2)]
-        until(lambda: seen == ids)
 
 
 @pytest.mark.parametrize("around", ["before", "after", "on_dead"])

@@ -118,16 +118,6 @@ def test_a_wait_gives_state_result_and_last_error(queue):
     assert queue.wait(id) == queue.result(id)  # it has ended already
 
 
-def test_a_wait_hears_of_a_cancel_and_of_a_delete(queue, pool):
-    cancelled, deleted = (queue.put("t", delay="1h") for _ in range(2))
-    first, second = (pool.submit(queue.wait, id) for id in (cancelled, deleted))
-    until(lambda: len(queue.calls.waits) == 2)
-    queue.cancel(cancelled)
-    assert first.result(60) == Result(cancelled, State.CANCELLED)
-    queue.jobs.delete(deleted)
-    assert isinstance(second.exception(60), NoSuchJob)
-
-
 def test_a_wait_ends_at_its_timeout_and_leaves_nothing(queue):
     id = queue.put("t", delay="1h")
     for wait in (queue.wait, lambda *arguments: asyncio.run(queue.aio.wait(*arguments))):
@@ -191,22 +181,6 @@ def test_all_who_wait_for_one_job_are_told_of_its_end_or_that_the_queue_was_clos
     assert {type(wait.exception(60)) for wait in waits} == {StoreClosed}
     with pytest.raises(StoreClosed):
         queue.wait(id)
-
-
-def test_a_wait_outlasts_a_store_that_is_away(queue, pool, monkeypatch):
-    id = queue.put("t", delay="1h")
-    failures = []
-
-    def away(query):
-        if len(failures) < 3:
-            failures.append(query.ids)
-            raise StoreAway("it does not answer")
-
-    when_asked(monkeypatch, queue.store, GetStates, away)
-    waiting = pool.submit(queue.wait, id)
-    until(lambda: len(failures) == 3)
-    queue.cancel(id)
-    assert waiting.result(60) == Result(id, State.CANCELLED)
 
 
 @pytest.mark.usefixtures("redis_server")

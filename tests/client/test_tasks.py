@@ -15,30 +15,11 @@ from typing import Annotated
 
 import pytest
 
-from pywheel import (
-    BadArguments,
-    BadBody,
-    BadJob,
-    BadOption,
-    Fixed,
-    Job,
-    JobExists,
-    JobQueue,
-    Keyring,
-    NoKey,
-    Worker,
-    provided,
-)
+from pywheel import BadArguments, BadBody, BadJob, BadOption, Fixed, Job, JobExists, JobQueue, Worker, provided
 from pywheel.client.program import TaskOptions
 from pywheel.jobs import State
 from pywheel.jobs.new_job import JobOptions, PutOptions, new_job
 from pywheel.testing import run_due
-
-
-@dataclass
-class Order:
-    id: int
-    lines: list[str]
 
 
 class Session:
@@ -85,16 +66,6 @@ def plant(queue, task, body):
 
 
 # ---- put and handle -------------------------------------------------------------------------------------------------
-
-
-def test_the_function_gets_what_was_put_as_its_types(queue, calls):
-    @queue.task("t")
-    def close(order: Order, at: datetime.datetime, token: uuid.UUID, note: str = "none") -> None:
-        calls(order=order, at=at, token=token, note=note)
-
-    given = {"order": Order(7, ["a"]), "at": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), "token": uuid.uuid4()}
-    assert tried(queue, close, **given).state is State.DONE
-    assert calls == [{**given, "note": "none"}]
 
 
 def test_a_plain_call_calls_the_function_and_puts_nothing(queue):
@@ -532,16 +503,6 @@ def test_a_type_that_is_not_needed_may_lead_nowhere(queue, calls):
 
     assert tried(queue, close, 7).state is State.DONE
     assert calls == [{"job": Job, "order_id": 7, "session": 1}]
-
-
-def test_arguments_that_are_encrypted_are_not_bad_ones(queue):
-    pytest.importorskip("cryptography")
-    sealing = JobQueue(queue.store, encryption=Keyring({"a": bytes(32)}))
-    task, same = (one.task("t")(typed) for one in (sealing, queue))
-    id = task.put(7)
-    assert task.arguments(sealing.get(id)) == {"n": 7}
-    with pytest.raises(NoKey):
-        same.arguments(queue.get(id))
 
 
 def typed(n: int) -> None: ...

@@ -66,11 +66,7 @@ SAID = {
         ["x", None, 1.0, True, ("t", "k")],
     ),
     r"by a pair \(topic, key\), not by 'order-7'": (BadJob, JobQueue.cancel, ["order-7"]),
-    "a listener must be callable, not int": (
-        TypeError,
-        lambda queue, it: queue.events.listen(it),
-        [5],
-    ),
+    "a listener must be callable, not int": (TypeError, lambda queue, it: queue.events.listen(it), [5]),
     "a handler is a function of the job .* is none: ": (
         TypeError,
         lambda queue, it: queue.handler("u")(it),
@@ -123,32 +119,20 @@ def test_a_wrapper_is_judged_by_what_itself_takes(queue):
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("wrong", "of", "call"),
     [
-        (lambda queue: queue.jobs.list(topics="t"), "'topics' is not an option of a filter, did you mean topic"),
-        (lambda queue: queue.put("t", dely="1m"), "'dely' is not an option of a put, did you mean delay"),
-        (
-            lambda queue: asyncio.run(queue.aio.put("t", dely="1m")),
-            "'dely' is not an option of a put, did you mean delay",
-        ),
-        (
-            lambda queue: queue.task("t")(lambda: None).options(dely="1m"),
-            "'dely' is not an option of a put, did you mean delay",
-        ),
-        (lambda queue: queue.task(dely="1m"), "'dely' is not an option of a task, did you mean delay"),
-        (lambda queue: queue.jobs.edit(1, bodies=1), "'bodies' is not an option of an edit"),
-        (lambda queue: queue.cron("* * * * *", time_zone="UTC"), "'time_zone' is not an option of every or cron"),
-        (
-            lambda queue: queue.every("1m", overlp="skip"),
-            "'overlp' is not an option of every or cron, did you mean over",
-        ),
-        (
-            lambda queue: Worker(queue, concurency=1),
-            "'concurency' is not an option of a Worker, did you mean concurrency",
-        ),
+        ("topics", "a filter, did you mean topic", lambda queue: queue.jobs.list(topics="t")),
+        ("dely", "a put, did you mean delay", lambda queue: queue.put("t", dely="1m")),
+        ("dely", "a put, did you mean delay", lambda queue: asyncio.run(queue.aio.put("t", dely="1m"))),
+        ("dely", "a put, did you mean delay", lambda queue: queue.task("t")(lambda: None).options(dely="1m")),
+        ("dely", "a task, did you mean delay", lambda queue: queue.task(dely="1m")),
+        ("bodies", "an edit", lambda queue: queue.jobs.edit(1, bodies=1)),
+        ("time_zone", "every or cron", lambda queue: queue.cron("* * * * *", time_zone="UTC")),
+        ("overlp", "every or cron, did you mean over", lambda queue: queue.every("1m", overlp="skip")),
+        ("concurency", "a Worker, did you mean concurrency", lambda queue: Worker(queue, concurency=1)),
     ],
     ids="filter put aput task-put task edit cron every worker".split(),
 )
-def test_an_option_that_is_misspelt_is_told_what_may_have_been_meant(queue, call, said):
-    with pytest.raises(TypeError, match=said):
+def test_an_option_that_is_misspelt_is_told_what_may_have_been_meant(queue, wrong, of, call):
+    with pytest.raises(TypeError, match=f"'{wrong}' is not an option of {of}"):
         call(queue)
