@@ -22,7 +22,7 @@ def die():
 
 
 def main(url, spool, where, count):
-    module._TERMS = module._TERMS._replace(ttr=500)  # ms, so that the next process waits briefly
+    module._LEASE, module._TERMS = 500, module._TERMS._replace(ttr=500)  # ms, so that the next process waits briefly
     server = FaultyStore(open(url))
     server.away = True
     queue = JobQueue(server, spool=spool)

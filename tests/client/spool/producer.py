@@ -16,7 +16,7 @@ from pywheel.testing import FaultyStore
 
 
 def main(url, spool, name, seed):
-    module._TERMS = module._TERMS._replace(ttr=300)
+    module._LEASE, module._TERMS = 300, module._TERMS._replace(ttr=300)
     logging.disable()
     dice = random.Random(int(seed))
     server = FaultyStore(open(url))

@@ -131,7 +131,7 @@ def test_a_signal_handler_puts_in_the_middle_of_a_put(queue, store):
     store.away = True
     signal.setitimer(signal.ITIMER_REAL, 0.002)
     try:
-        for number in range(300):
+        for number in range(150):
             with contextlib.suppress(StoreBusy):
                 queue.put("t", number)
                 told.append(number)

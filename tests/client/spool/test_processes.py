@@ -91,19 +91,22 @@ drain({urls[0]!r}, {urls[1]!r})
         assert [job.json() for job in store.ask(ListJobs(Filter(), 0, 10_000))] == list(range(2_000))
 
 
-def test_a_queue_opened_before_a_fork_spools_and_forwards_on_both_sides(urls):
-    printed = run_well(
-        "-c",
-        """
-import logging, os, sys, time, warnings
+PROGRAM = """
+import logging, os, sys, time
 logging.disable()
-warnings.simplefilter("ignore")
 from pywheel import JobQueue
 from pywheel.stores import open
 from pywheel.testing import FaultyStore
 
 server = FaultyStore(open(sys.argv[1]))
 queue = JobQueue(server, spool=sys.argv[2], listeners=[lambda event: None])
+"""
+
+
+def test_a_queue_opened_before_a_fork_spools_and_forwards_on_both_sides(urls):
+    printed = run_well(
+        *("-W", "ignore", "-c"),
+        f"""{PROGRAM}
 queue.put("t", 0)
 server.away = True
 assert queue.put("t", 1) == -1
@@ -141,25 +144,8 @@ queue.close()
 
 
 def test_a_process_that_ends_with_its_store_away_ends_soon(urls):
-    printed = run_well(
-        "-W",
-        "error",
-        "-c",
-        """
-import logging, sys
-logging.disable()
-from pywheel import JobQueue
-from pywheel.stores import open
-from pywheel.testing import FaultyStore
-
-server = FaultyStore(open(sys.argv[1]))
-server.away = True
-queue = JobQueue(server, spool=sys.argv[2])
-print(queue.put("t", 1))
-""",
-        *urls,
-    )
-    assert printed == "-1\n"
+    code = f"{PROGRAM}server.away = True\nprint(queue.put('t', 1))"
+    assert run_well("-W", "error", "-c", code, *urls) == "-1\n"
     assert [job.json() for job in drain(*urls)] == [1]
 
 
