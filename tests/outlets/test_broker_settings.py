@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pywheel import BadOption, ExtraMissing
+from pywheel import BadOption, ExtraMissing, GiveUp
 from pywheel.outlets import kind
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.config import ConfigError, load
@@ -34,6 +34,13 @@ def test_a_config_file_says_where_what_is_allowed_and_how_long(name, tmp_path):
     assert (outlet.name, outlet.allow, outlet.timeout) == ("x", ("orders.*",), 3.0)
     with pytest.raises(ConfigError, match=r"\[outlets\.x\] alow: is not known here, did you mean allow"):
         made(name, tmp_path, **BROKERS[name][0], alow=["orders.*"])
+
+
+@pytest.mark.parametrize(("name", "place"), [("redis", "stream"), ("nats", "subject"), ("rabbitmq", "routing_key")])
+def test_a_config_file_that_names_a_place_allows_no_other(tmp_path, name, place):
+    outlet = made(name, tmp_path, **BROKERS[name][0], **{place: "ours"})
+    with pytest.raises(GiveUp, match=r"'theirs'.*allow"):
+        outlet.place_of(a_job(to="theirs"))
 
 
 @pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])

@@ -9,7 +9,6 @@ from pywheel.outlets.config import load
 from pywheel.testing import run_due
 from tests.outlets.conftest import a_job, deliver, inside
 from tests.outlets.endpoint import Endpoint
-from tests.outlets.jobs import a_job as a_message
 
 SHOP = """
 [outlets.shop]
@@ -86,16 +85,3 @@ def test_headers_that_would_go_wherever_a_job_says_are_refused_unless_they_hold_
     Webhook("https://shop.example/", headers={name: "x"})
     Webhook(allow_to=["https://shop.example/"], headers={name: "x"})
     Webhook(headers={"User-Agent": "shop/1", "Accept": "application/json", "Content-Type": "application/json"})
-
-
-# ---- brokers --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("kind", "place"), [("redis", "stream"), ("nats", "subject"), ("rabbitmq", "routing_key")])
-def test_a_config_file_that_names_a_place_of_a_broker_allows_no_other(tmp_path, kind, place):
-    path = tmp_path / "outlets.toml"
-    url = {"redis": "redis://a", "nats": "nats://a", "rabbitmq": "amqp://a"}[kind]
-    path.write_text(f'[outlets.o]\nkind = "{kind}"\nurl = "{url}"\n{place} = "ours"\n')
-    [configured] = load(path)
-    with pytest.raises(GiveUp, match=r"'theirs'.*allow"):
-        configured.outlet.place_of(a_message(to="theirs"))
