@@ -199,6 +199,15 @@ def test_what_was_not_claimed_cannot_be_settled(queue):
             settle(id)
 
 
+def test_a_purge_is_of_what_ended_long_enough_ago(queue, clock):
+    for topic in "ab":
+        queue.put(topic)
+        queue.ack(queue.reserve(topic)[0])
+    assert queue.jobs.purge(older_than="1s") == 0
+    clock.advance(1)
+    assert queue.jobs.purge("done", older_than="1s", topic="a") == 1
+
+
 @pytest.mark.parametrize("to", ["https://a.example/hook?x=1#y", "http://[2001:db8::1]:8080/", "orders.created"])
 def test_where_it_is_to_be_delivered_travels_with_the_job(queue, to):
     queue.put("t", to=to, headers={"tenant": "7"})
