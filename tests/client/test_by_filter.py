@@ -19,6 +19,12 @@ def kill(queue, topic, error):
     return job.id
 
 
+def test_a_page_goes_on_after_the_last_id_of_the_one_before(queue):
+    ids = queue.put_many(queue.job("t") for _ in range(3))
+    assert [job.id for job in queue.jobs.list(limit=2)] == ids[:2]
+    assert [job.id for job in queue.jobs.list(after=ids[1])] == ids[2:]
+
+
 NONSENSE = {
     "after": [2**63, -1, True],
     "limit": [2**63, 10**400_000, 0, 1.5],

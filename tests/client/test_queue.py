@@ -13,8 +13,9 @@ from pywheel.client.jobs import AsyncJobs, AsyncTopics, Jobs, Topics
 from pywheel.client.schedules import AsyncSchedules, Schedules
 from pywheel.jobs import Counts, State
 from pywheel.jobs.handler import current_job
-from pywheel.jobs.retry import Fixed, RetryPolicy
+from pywheel.jobs.retry import Fixed, Ladder, RetryPolicy
 from pywheel.tasks.task import AsyncTask, Task
+from pywheel.testing import run_due
 from tests.jobs.fixtures import NOW
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -348,6 +349,17 @@ def test_a_nack_asks_the_retry_function_that_jobs_were_reserved_by(queue, clock)
     assert queue.nack(job, error="gone for good") is State.DEAD
     assert queue.get(id).last_error == "gone for good"
     assert seen == [(1, None), (2, "busy"), (4, "gone for good")]
+
+
+def test_a_job_with_more_attempts_than_its_ladder_goes_on_with_the_last_step(queue, clock):
+    queue.handler("t", retry=Ladder("5s", "1h"))(lambda job: 1 / 0)
+    usual, id = queue.put("t"), queue.put("t", max_attempts=1_000_000)
+    for attempt, delay in ((1, 5), (2, 3_600), (3, 3_600), (4, 3_600)):
+        run_due(queue)
+        job = queue.get(id)
+        assert (job.state, job.attempt, job.due - clock.wall()) == (State.DELAYED, attempt, delay * 1_000)
+        clock.advance(delay)
+    assert (queue.get(usual).state, queue.get(usual).attempt) == (State.DEAD, 3)
 
 
 def test_a_buried_job_is_dead_whatever_attempts_are_left(queue):

@@ -118,6 +118,14 @@ def test_a_wait_gives_state_result_and_last_error(queue):
     assert queue.wait(id) == queue.result(id)  # it has ended already
 
 
+def test_a_wait_hears_of_a_delete(queue, pool):
+    id = queue.put("t", delay="1h")
+    waiting = pool.submit(queue.wait, id)
+    until(lambda: len(queue.calls.waits))
+    queue.jobs.delete(id)
+    assert isinstance(waiting.exception(60), NoSuchJob)
+
+
 def test_a_wait_ends_at_its_timeout_and_leaves_nothing(queue):
     id = queue.put("t", delay="1h")
     for wait in (queue.wait, lambda *arguments: asyncio.run(queue.aio.wait(*arguments))):
