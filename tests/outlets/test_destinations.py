@@ -1,66 +1,119 @@
 """The destinations that a job may name if its outlet has its own place: only those in its configuration."""
 
+import signal
+from contextlib import contextmanager
+
 import pytest
 
-from pywheel import BadOption, GiveUp
+from pywheel import BadOption, GiveUp, JobQueue
 from pywheel.jobs import State
 from pywheel.outlets import Webhook
-from pywheel.outlets.config import load
-from pywheel.testing import run_due
-from tests.outlets.conftest import a_job, deliver, inside
+from pywheel.server.tokens import Tokens
+from tests.cli.running import running
+from tests.jobs.waiting import finished
+from tests.outlets.conftest import SECRET, a_job, deliver, inside
 from tests.outlets.endpoint import Endpoint
+from tests.server.client import Process
 
 SHOP = """
 [outlets.shop]
 kind = "webhook"
-url = "{0}/hook"
-allow_to = ["{0}/tenants/"]
+topics = ["t"]
+url = "{url}"
 headers = {{ authorization_env = "SHOP_AUTHORIZATION" }}
+secrets_env = "SHOP_SECRET"
 allow = ["127.0.0.0/8"]
 ports = []
 """
+SECRETS = {"SHOP_AUTHORIZATION": "Bearer TOPSECRET", "SHOP_SECRET": SECRET}
 
-# ---- URLs -----------------------------------------------------------------------------------------------------------
+
+# ---- a whole system: a service, a token that may put, a process that delivers --------------------------------------
 
 
-def test_whoever_may_put_leads_no_secret_of_a_configured_outlet_elsewhere(endpoint, queue, tmp_path, monkeypatch):
-    (tmp_path / "outlets.toml").write_text(SHOP.format(endpoint.url("")))
-    monkeypatch.setenv("SHOP_AUTHORIZATION", "Bearer TOPSECRET")
-    [configured] = load(tmp_path / "outlets.toml")
-    queue.handler("t")(configured.outlet)
-    with Endpoint() as attacker:
-        theirs = [queue.put("t", to=endpoint.url(to)) for to in ("/admin/delete", "/hook?all=1", "/tenants/../admin")]
-        theirs += [queue.put("t", to=attacker.url("/steal")), queue.put("t", headers={"to": attacker.url("/steal")})]
-        ours = [queue.put("t"), *(queue.put("t", to=endpoint.url(to)) for to in ("/hook", "/tenants/7?x=1"))]
-        run_due(queue)
+@pytest.fixture
+def service(tmp_path):
+    with Process(tmp_path) as process:
+        yield process
+
+
+@pytest.fixture
+def put(service):
+    """Put jobs by HTTP, with a token that may do nothing else."""
+    with JobQueue(service.store) as queue:
+        headers = {"authorization": f"Bearer {Tokens(queue.store).add(['put'])}"}
+
+    def put(**words):
+        answer = service("POST", "/v1/jobs", json={"topic": "t", "body": {"n": 1}, **words}, headers=headers)
+        assert answer.status_code == 201, answer.text
+        return int(answer.json()["id"])
+
+    return put
+
+
+@contextmanager
+def delivering(store, folder, config):
+    (folder / "outlets.toml").write_text(config)
+    with running("deliver", "--store", store, folder=folder, **SECRETS) as command:
+        yield
+        command.send(signal.SIGTERM)
+        command.ends()
+
+
+@pytest.mark.stress
+def test_a_put_token_leads_no_secret_of_an_outlet_elsewhere(endpoint, service, put, tmp_path):
+    config = SHOP.format(url=endpoint.url("/hook")) + f'allow_to = ["{endpoint.url("/tenants/")}"]\n'
+    with Endpoint() as attacker, JobQueue(service.store) as queue:
+        theirs = [
+            put(to=attacker.url("/steal")),
+            put(headers={"to": attacker.url("/steal")}),
+            put(to=endpoint.url("/admin/delete")),
+            put(to=endpoint.url("/hook?all=1")),
+            put(to=endpoint.url("/tenants/../admin")),
+        ]
+        ours = [put(), put(to=endpoint.url("/hook")), put(to=endpoint.url("/tenants/7?x=1"))]
+        with delivering(service.store, tmp_path, config):
+            refused = [finished(queue, id) for id in theirs]
+            assert {finished(queue, id).state for id in ours} == {State.DONE}
         assert attacker.connections == 0
     assert sorted(endpoint.paths()) == ["/hook", "/hook", "/tenants/7?x=1"]
     assert {request.headers["authorization"] for request in endpoint.requests} == {"Bearer TOPSECRET"}
-    assert {queue.get(id).state for id in ours} == {State.DONE}
-    assert {queue.get(id).state for id in theirs} == {State.DEAD}
-    assert all("allow_to" in queue.get(id).last_error for id in theirs)
+    assert {job.state for job in refused} == {State.DEAD}
+    assert all("allow_to" in job.last_error for job in refused)
 
 
-# Other paths, ways up in all disguises; other ports and schemes; other hosts, a name and a user.
-OTHERS = """
-http://127.0.0.1:{port}/admin http://127.0.0.1:{port}/hooksuffix http://127.0.0.1:{port}/hooks/../admin
-http://127.0.0.1:{port}/hooks/.. http://127.0.0.1:{port}/hooks/%2e%2E/admin
-http://127.0.0.1:{port}/hooks/a%2f..%2f..%2fadmin http://127.0.0.1:{port}/hooks/%5c..%5c..%5cadmin
-http://127.0.0.1:{port}/hooks/..;/admin http://127.0.0.1:{port}/hooks/..%3Ba=b/admin
-http://127.0.0.1:{port}/hooks/%252e%252e/admin http://127.0.0.1:{port}/hooks/..%00/admin
-http://127.0.0.1:1/hooks/ http://127.0.0.1:0/hooks/ http://127.0.0.1/hooks/ https://127.0.0.1:{port}/hooks/
-http://127.0.0.2:{port}/hooks/ http://127.0.0.1.evil.example:{port}/hooks/ hooks
-http://127.0.0.1:{port}@evil.example/hooks/
-""".split()
+# ---- URLs -----------------------------------------------------------------------------------------------------------
+
+OTHERS = {
+    "another path": "http://127.0.0.1:{port}/admin",
+    "a path that begins alike": "http://127.0.0.1:{port}/hooksuffix",
+    "a way up": "http://127.0.0.1:{port}/hooks/../admin",
+    "a way up at the end": "http://127.0.0.1:{port}/hooks/..",
+    "a way up in disguise": "http://127.0.0.1:{port}/hooks/%2e%2E/admin",
+    "a way up behind a slash in disguise": "http://127.0.0.1:{port}/hooks/a%2f..%2f..%2fadmin",
+    "a way up behind a backslash in disguise": "http://127.0.0.1:{port}/hooks/%5c..%5c..%5cadmin",
+    "a way up with a parameter": "http://127.0.0.1:{port}/hooks/..;/admin",
+    "a way up with a parameter in disguise": "http://127.0.0.1:{port}/hooks/..%3Ba=b/admin",
+    "a way up in disguise twice": "http://127.0.0.1:{port}/hooks/%252e%252e/admin",
+    "a way up before a byte that ends text": "http://127.0.0.1:{port}/hooks/..%00/admin",
+    "another port": "http://127.0.0.1:1/hooks/",
+    "port 0": "http://127.0.0.1:0/hooks/",
+    "no port": "http://127.0.0.1/hooks/",
+    "another scheme": "https://127.0.0.1:{port}/hooks/",
+    "another host": "http://127.0.0.2:{port}/hooks/",
+    "a name that begins alike": "http://127.0.0.1.evil.example:{port}/hooks/",
+    "a name": "hooks",
+    "a user": "http://127.0.0.1:{port}@evil.example/hooks/",
+}
 THERE = ["/hooks", "/hooks/", "/hooks/a;v=1/b..c", "/hooks/a/b?c=d", "/hooks?c=../x", "/hooks//a", "/own?key=1"]
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_url_that_the_outlet_does_not_name_makes_its_job_dead(endpoint, slash):
     outlet = inside(endpoint.url("/own?key=1"), allow_to=[endpoint.url(f"/hooks{slash}")])
-    jobs = [a_job(headers={"to": url.format(port=endpoint.port)}) for url in OTHERS]
+    jobs = [a_job(headers={"to": url.format(port=endpoint.port)}) for url in OTHERS.values()]
     ends = zip(OTHERS, deliver(outlet, *jobs), strict=True)
-    assert [url for url, error in ends if not isinstance(error, GiveUp)] == []
+    assert [which for which, error in ends if not isinstance(error, GiveUp)] == []
     nowhere = inside(allow_to=[endpoint.url(f"/hooks{slash}")])  # without a url of its own
     assert all(isinstance(error, GiveUp) for error in deliver(nowhere, *jobs[:1], a_job()))
     assert endpoint.connections == 0
