@@ -9,93 +9,12 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from tests.core.world import MEDDLING, World, meddle
 from tests.implementations import load
 from tests.interrupts import at_each_place, interrupt, traced
 
 NEW = 100  # names of timers that the calls make are greater or equal
 MOST = 400  # far more collections than a call makes
-
-
-class World:
-    """A wheel, and what became of each of its timers."""
-
-    def __init__(self, wheel_class):
-        self.wheel = wheel_class(1000)
-        self.names, self.expired, self.cancelled, self.cleared = [], [], [], False
-        self.handles = {name: self.schedule(1000 + name % 4, name) for name in range(12)}
-        self.expire(1001, 3)
-        for name, distance in enumerate([-5, 0, 1, 2, 300, 300, 600, 70_000, 70_001, 2**24, 2**40], start=12):
-            self.handles[name] = self.schedule(1002 + distance, name)
-
-    def schedule(self, deadline, name):
-        self.names.append(name)
-        return self.wheel.schedule(deadline, name)
-
-    def deadline(self, name):
-        return self.wheel.deadline(self.handles[name])
-
-    def expire(self, now, limit=None):
-        self.expired += self.wheel.advance(now, limit)
-
-    def cancel(self, names):
-        for name in names:
-            if self.wheel.cancel(self.handles[name]):
-                self.cancelled.append(name)
-
-    def clear(self):
-        self.cleared = True
-        self.wheel.clear()
-
-    def balance(self):
-        """Each timer expired, was cancelled or is pending: one of these, once, unless the wheel was cleared."""
-        self.wheel._check()
-        pending = [self.wheel.get(handle) for handle in self.wheel]
-        assert len(pending) == len(self.wheel)
-        seen = sorted(self.expired + self.cancelled + pending)
-        assert len(seen) == len(set(seen)), "a timer came out twice"
-        if not self.cleared:
-            assert seen == sorted(self.names), "a timer was lost"
-        assert sorted(self.wheel.advance(2**63 - 1)) == sorted(pending)
-
-
-def schedule_near(world):
-    world.schedule(1003, 100)
-
-
-def schedule_new_slot(world):
-    world.schedule(2**50, 100)
-
-
-def reschedule_far(world):
-    world.wheel.reschedule(world.handles[13], 2**50)
-
-
-def reschedule_held_back(world):
-    world.wheel.reschedule(world.handles[4], 1300)
-
-
-def cancel_one(world):
-    world.cancel([14])
-
-
-def cancel_held_back(world):
-    world.cancel([4])
-
-
-def advance_near(world):
-    world.expire(1003)
-
-
-def advance_far(world):
-    world.expire(71_002)
-
-
-def advance_with_limit(world):
-    world.expire(71_002, 6)
-
-
-def clear(world):
-    world.clear()
 
 
 def look(world):
@@ -110,50 +29,41 @@ def schedule_many(world):
     world.wheel.schedule_many([1003, 2**50, 7], [100, 101, 102])
 
 
-def reschedule_many(world):
-    world.wheel.reschedule_many([world.handles[name] for name in (13, 14, 15, 4)], [2**50, 1003, 5, 1300])
-
-
 def cancel_many(world):
     names = [14, 4, 15, 16, 17]
     found = world.wheel.cancel_many([world.handles[name] for name in names])
     world.cancelled += [name for name, was in zip(names, found, strict=True) if was]
 
 
+def reschedule_many(world):
+    world.wheel.reschedule_many([world.handles[name] for name in (13, 14, 15, 4)], [2**50, 1003, 5, 1300])
+
+
 def advance_many(world):
     world.expired += world.wheel.advance_many(71_002, 6).tolist()
 
 
-CALLS = [schedule_near, schedule_new_slot, reschedule_far, reschedule_held_back, cancel_one, cancel_held_back]
-CALLS += [advance_near, advance_far, advance_with_limit, clear, look, schedule_many, cancel_many]
-CASES = [("TimingWheel", call) for call in CALLS]
-CASES += [("KeyWheel", call) for call in (schedule_many, reschedule_many, cancel_many, advance_many)]
-
-
-def name(value):
-    return getattr(value, "__name__", value)
-
-
-def meddle_schedule(world):
-    for name, deadline in enumerate([0, 1003, 1300, 2**30, 2**51], start=200):
-        world.handles[name] = world.schedule(deadline, name)
-
-
-def meddle_reschedule(world):
-    for name in (4, 13, 14, 15, 18):
-        world.wheel.reschedule(world.handles[name], 71_001)
-
-
-def meddle_cancel(world):
-    world.cancel([4, 5, 13, 14, 15, 18, 19])
-
-
-def meddle_advance(world):
-    world.expire(world.wheel.now + 1, 5)
-    world.expire(max(world.wheel.now, 1400))
-
-
-MEDDLING = [meddle_schedule, meddle_reschedule, meddle_cancel, meddle_advance, clear]
+CALLS = {
+    "schedule near": lambda world: world.schedule(1003, 100),
+    "schedule in a new slot": lambda world: world.schedule(2**50, 100),
+    "reschedule far": lambda world: world.wheel.reschedule(world.handles[13], 2**50),
+    "reschedule what is held back": lambda world: world.wheel.reschedule(world.handles[4], 1300),
+    "cancel one": lambda world: world.cancel([14]),
+    "cancel what is held back": lambda world: world.cancel([4]),
+    "advance near": lambda world: world.expire(1003),
+    "advance far": lambda world: world.expire(71_002),
+    "advance with a limit": lambda world: world.expire(71_002, 6),
+    "clear": World.clear,
+    "look": look,
+    "schedule many": schedule_many,
+    "cancel many": cancel_many,
+}
+BULK = {call.__name__: call for call in (schedule_many, cancel_many, reschedule_many, advance_many)}
+CASES = [
+    pytest.param(class_name, call, id=f"{class_name}-{name}")
+    for class_name, calls in (("TimingWheel", CALLS), ("KeyWheel", BULK))
+    for name, call in calls.items()
+]
 
 
 @contextmanager
@@ -185,8 +95,7 @@ def run(wheel_class, call, meddling):
 
         def action(world=world, errors=errors):
             try:
-                meddling(world)
-                world.wheel._check()
+                meddle(world, meddling)
             except BaseException as error:
                 errors.append(error)
 
@@ -199,13 +108,13 @@ def run(wheel_class, call, meddling):
     raise AssertionError("this call is too long")
 
 
-@pytest.mark.parametrize(("class_name", "call"), CASES, ids=name)
+@pytest.mark.parametrize(("class_name", "call"), CASES)
 def test_a_call_survives_others_in_its_middle(any_core, class_name, call):
     for meddling in MEDDLING:
         run(getattr(any_core, class_name), call, meddling)
 
 
-@pytest.mark.parametrize(("class_name", "call"), CASES, ids=name)
+@pytest.mark.parametrize(("class_name", "call"), CASES)
 def test_an_interrupt_at_any_place_of_a_call_loses_no_timer(class_name, call):
     interrupted_at_each_place(getattr(load("pure"), class_name), call)
 

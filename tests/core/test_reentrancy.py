@@ -1,140 +1,62 @@
 """Finalisers and weak reference callbacks that call back into the wheel which is just letting their object go."""
 
 import weakref
-from functools import partial
 
 import pytest
 
 from tests.core.items import Item, Meddler
-
-NOW = 1000
-
-
-def build(core):
-    """A wheel with timers everywhere: to come on several levels, past, and held back. Returns it with their handles."""
-    wheel = core.TimingWheel(NOW)
-    handles = [wheel.schedule(NOW + 1, number) for number in range(4)]
-    assert wheel.advance(NOW + 1, 1) == [0]
-    handles += [
-        wheel.schedule(deadline, number) for number, deadline in enumerate([NOW, NOW + 2, 10**5, 2**40], start=4)
-    ]
-    return wheel, handles
+from tests.core.world import MEDDLING, World, clear, meddle
 
 
-def schedule(wheel, handles):
-    handle = wheel.schedule(wheel.now, "scheduled")
-    far = wheel.schedule(2**50, "far")
-    assert handle in wheel
-    assert far in wheel
+def drain(world):
+    world.expire(2**62)
+    assert len(world.wheel) == 0
 
 
-def reschedule(wheel, handles):
-    for handle in handles:
-        if wheel.reschedule(handle, wheel.now + 3):
-            assert wheel.deadline(handle) == wheel.now + 3
+def clear_all(world):
+    clear(world)
+    assert len(world.wheel) == 0
 
 
-def cancel(wheel, handles):
-    for handle in handles:
-        wheel.cancel(handle)
-        assert handle not in wheel
+def start_again(world):
+    world.start_again(5)
+    assert world.wheel.now == 5
 
 
-def advance(wheel, handles):
-    wheel.advance(wheel.now + 5, 2)
-
-
-def drain(wheel, handles):
-    wheel.advance(2**62)
-    assert len(wheel) == 0
-
-
-def clear(wheel, handles):
-    wheel.clear()
-    assert len(wheel) == 0
-
-
-def start_again(wheel, handles):
-    wheel.__init__(5)
-    assert wheel.now == 5
-
-
-def look(wheel, handles):
-    for handle in wheel:
-        assert wheel.get(handle) is not None
-        assert wheel.deadline(handle) is not None
+def look(world):
+    wheel = world.wheel
+    assert all(wheel.get(handle) is not None and wheel.deadline(handle) is not None for handle in wheel)
     assert wheel.next_deadline() is None or len(wheel)
 
 
-ACTIONS = [schedule, reschedule, cancel, advance, drain, clear, start_again, look]
-
-
-def meddle(wheel, handles, action):
-    wheel._check()
-    action(wheel, handles)
-    wheel._check()
-
-
-def outlive(wheel):
-    """Whatever the finalisers did, each timer that is left expires once, and nothing else does."""
-    wheel._check()
-    left = [wheel.get(handle) for handle in wheel]
-    assert len(left) == len(wheel)
-    names = [item for item in left if not isinstance(item, Meddler)]
-    expired = wheel.advance(2**63 - 1)
-    assert sorted(map(str, names)) == sorted(str(item) for item in expired if not isinstance(item, Meddler))
-    assert len(wheel) == 0
-    wheel._check()
-    for item in expired:  # the wheel is done with them
-        if isinstance(item, Meddler):
-            item.action = int
-
-
-def release_by_cancel(wheel, handles, mine):
-    for handle in mine:
-        wheel.cancel(handle)
-
-
-def release_by_clear(wheel, handles, mine):
-    wheel.clear()
-
-
-def release_by_init(wheel, handles, mine):
-    wheel.__init__(NOW)
-
-
-def release_by_dropping_what_expired(wheel, handles, mine):
-    wheel.advance(2**41)
-
-
-RELEASES = [release_by_cancel, release_by_clear, release_by_init, release_by_dropping_what_expired]
-
-
-def name(function):
-    return function.__name__
+ACTIONS = [*MEDDLING, drain, clear_all, start_again, look]
+RELEASES = {
+    "cancel": lambda world, mine: [world.wheel.cancel(handle) for handle in mine],
+    "clear": lambda world, _: world.clear(),
+    "init": lambda world, _: world.start_again(1000),
+    "dropping what expired": lambda world, _: world.expire(2**41),
+}
 
 
 @pytest.mark.parametrize("kind", ["finaliser", "weak reference"])
-@pytest.mark.parametrize("release", RELEASES, ids=name)
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
 def test_a_finaliser_and_the_callback_of_a_weak_reference_may_call_any_method(any_core, release, kind):
     for action in ACTIONS:
-        release_with(any_core, release, action, kind)
+        world, errors, refs, mine = World(any_core.TimingWheel), [], [], []
 
+        def act(world=world, action=action):
+            meddle(world, action)
 
-def release_with(core, release, action, kind):
-    wheel, handles = build(core)
-    errors, refs, mine = [], [], []
-    act = partial(meddle, wheel, handles, action)
-    for deadline in (NOW, NOW + 1, NOW + 4, NOW + 10, NOW + 500, 2**40):
-        item = Meddler(act, errors) if kind == "finaliser" else Item()
-        if kind != "finaliser":
-            refs.append(weakref.ref(item, lambda _: Meddler(act, errors)))
-        mine.append(wheel.schedule(deadline, item))
-        del item
-    release(wheel, handles, mine)
-    assert errors == []
-    outlive(wheel)
-    assert errors == []
+        for deadline in (1000, 1001, 1004, 1010, 1500, 2**40):
+            item = Meddler(act, errors) if kind == "finaliser" else Item()
+            if kind != "finaliser":
+                refs.append(weakref.ref(item, lambda _, act=act, errors=errors: Meddler(act, errors)))
+            mine.append(world.wheel.schedule(deadline, item))
+            del item
+        release(world, mine)
+        assert errors == []
+        world.balance()
+        assert errors == []
 
 
 def test_a_wheel_is_empty_when_clear_releases_its_items_and_what_a_finaliser_schedules_stays(any_core):
