@@ -26,32 +26,6 @@ def test_any_ints_are_welcome(core, make):
     assert wheel.advance(MAX_TICK) == [2]
 
 
-def test_cancel_many_releases_the_items_before_it_returns(core):
-    wheel = core.TimingWheel()
-    items = [Item() for _ in range(100)]
-    seen = [weakref.ref(item) for item in items]
-    handles = wheel.schedule_many(range(100), items)
-    del items
-    assert all(item() is not None for item in seen)
-    assert all(wheel.cancel_many(handles))
-    assert all(item() is None for item in seen)
-
-
-def test_a_finaliser_may_call_the_wheel_amid_cancel_many(core):
-    class Loud:
-        def __del__(self):
-            wheel._check()
-            left.append(len(wheel))
-            wheel.schedule(5, "new")
-
-    wheel, left = core.TimingWheel(), []
-    handles = wheel.schedule_many([3] * 10, [Loud() for _ in range(10)])
-    assert wheel.cancel_many(handles) == [True] * 10
-    wheel._check()
-    assert left == list(range(10))
-    assert wheel.advance(5) == ["new"] * 10
-
-
 BAD_TICKS = [([5, 1.0], TypeError), ([5, None], TypeError), ([5, -1], OverflowError), ([5, 2**63], OverflowError)]
 
 
@@ -88,12 +62,3 @@ def test_a_deadline_whose_index_calls_the_wheel_is_read_before_the_first_is_sche
     handles = wheel.schedule_many(ticks, "abc")
     assert [wheel.deadline(handle) for handle in handles] == [3, 7, 2]
     assert wheel.advance(9) == ["between", "c", "a", "b"]
-
-
-def test_too_many_for_the_wheel_are_none(core):
-    wheel = core.TimingWheel(max_pending=3)
-    wheel.schedule(1)
-    with pytest.raises(core.WheelFull, match="none of them"):
-        wheel.schedule_many([1, 2, 3], [1, 2, 3])
-    assert len(wheel) == 1
-    assert len(wheel.schedule_many([1, 2], [1, 2])) == 2

@@ -12,10 +12,11 @@ from tests.core.items import Item, Recorded
 from tests.core.model import MAX_TICK
 
 
-def test_cancel_releases_the_item_before_it_returns(any_core):
+@pytest.mark.parametrize("many", [False, True])
+def test_cancel_releases_the_item_before_it_returns(any_core, many):
     wheel, released = any_core.TimingWheel(), []
     handle = wheel.schedule(300, Recorded("a", released))
-    assert wheel.cancel(handle) is True
+    assert (wheel.cancel_many([handle]) == [True]) if many else (wheel.cancel(handle) is True)
     assert released == ["a"]
 
 

@@ -59,18 +59,18 @@ def test_a_huge_max_pending_is_as_good_as_none(wheel_class):
         assert wheel.advance(1) == [7]
 
 
-def test_schedule_many_takes_all_or_none(core):
-    wheel = core.KeyWheel(max_pending=10)
+def test_schedule_many_takes_all_or_none(wheel_class):
+    wheel = wheel_class(max_pending=10)
     wheel.schedule_many([5] * 7, range(7))
-    with pytest.raises(WheelFull):
+    with pytest.raises(WheelFull, match="none of them"):
         wheel.schedule_many([5] * 4, range(4))
     assert len(wheel) == 7
     wheel._check()
-    assert wheel.schedule_many([6] * 3, [7, 8, 9]).shape == (3,)
+    assert len(wheel.schedule_many([6] * 3, [7, 8, 9])) == 3
     with pytest.raises(WheelFull):
         wheel.schedule_many([6], [10])
-    assert wheel.schedule_many([], []).shape == (0,)
-    assert wheel.advance_many(6).tolist() == list(range(10))
+    assert len(wheel.schedule_many([], [])) == 0
+    assert wheel.advance(6) == list(range(10))
 
 
 def test_a_pool_without_an_index_left_is_full(tiny_pool):

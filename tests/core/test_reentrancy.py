@@ -32,6 +32,7 @@ def look(world):
 ACTIONS = [*MEDDLING, drain, clear_all, start_again, look]
 RELEASES = {
     "cancel": lambda world, mine: [world.wheel.cancel(handle) for handle in mine],
+    "cancel many": lambda world, mine: world.wheel.cancel_many(mine),
     "clear": lambda world, _: world.clear(),
     "init": lambda world, _: world.start_again(1000),
     "dropping what expired": lambda world, _: world.expire(2**41),

@@ -5,18 +5,6 @@ import random
 from tests.core.model import Model
 
 
-def test_a_node_used_more_often_than_it_has_generations_never_revives_a_handle(small_core):
-    for wheel in (small_core.TimingWheel(), small_core.KeyWheel()):
-        stale = set()
-        for number in range(100):
-            handle = wheel.schedule(number + 1, number)
-            assert handle not in stale
-            assert not any(old in wheel for old in stale)
-            assert wheel.advance(number + 1) == [number]
-            stale.add(handle)
-        wheel._check()
-
-
 def test_the_order_survives_the_sequence_starting_over(small_core):
     """Hundreds of timers on one tick, all touched again and again, while only a hundred numbers can be given."""
     chance = random.Random(5)

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.core.items import Item
 from tests.core.model import MAX_TICK, Model
 from tests.core.ticks import KEYS, LIMITS, STARTS, deadlines, later
 from tests.implementations import CORES, SMALL
@@ -31,6 +32,14 @@ class WheelMachine(RuleBasedStateMachine):
     handles = Bundle("handles")
     wheel_class: type
     new_item: Callable  # draws what a timer carries; not by a strategy, which would keep it alive
+
+    def given(self, values, dtype=None):
+        """Return values as a bulk call of this wheel takes them: a list, or an array."""
+        return values
+
+    def got(self, found, dtype=None):
+        """Return what a bulk call gave as a list."""
+        return found
 
     @initialize(start=STARTS)
     def make(self, start):
@@ -52,6 +61,16 @@ class WheelMachine(RuleBasedStateMachine):
         crowded = [data.draw(deadlines(self.model.now)) for _ in range(ticks)]
         return multiple(*(self.schedule_at(crowded[i * i % ticks], data) for i in range(count)))
 
+    @rule(target=handles, data=st.data(), count=st.integers(0, 30))
+    def schedule_many(self, data, count):
+        few = [data.draw(deadlines(self.model.now)) for _ in range(min(count, 4))]
+        ticks = [few[i * i % len(few)] for i in range(count)]
+        items = [self.new_item(data) for _ in ticks]
+        handles = self.got(self.wheel.schedule_many(self.given(ticks, np.int64), self.given(items)))
+        for handle, tick, item in zip(handles, ticks, items, strict=True):
+            self.model.schedule(handle, tick, item)
+        return multiple(*handles)
+
     @rule(handle=handles, data=st.data())
     def reschedule(self, handle, data):
         deadline = data.draw(deadlines(self.model.now))
@@ -67,6 +86,11 @@ class WheelMachine(RuleBasedStateMachine):
     @rule(handle=handles)
     def cancel(self, handle):
         assert self.wheel.cancel(handle) is self.model.cancel(handle)
+
+    @rule(chosen=st.lists(handles, max_size=20))
+    def cancel_many(self, chosen):
+        found = self.wheel.cancel_many(self.given(chosen))
+        assert self.got(found, np.bool_) == [self.model.cancel(handle) for handle in chosen]
 
     @rule(handle=handles)
     def look_up(self, handle):
@@ -132,10 +156,6 @@ class WheelMachine(RuleBasedStateMachine):
             self.drain()
 
 
-class Item:
-    """Something that can be seen to be released."""
-
-
 class TimingWheelMachine(WheelMachine):
     def new_item(self, data):
         return Item()
@@ -149,55 +169,28 @@ class TimingWheelMachine(WheelMachine):
             assert self.wheel.cancel(handle) is True
             assert seen() is None
 
-    @rule(target=WheelMachine.handles, data=st.data(), count=st.integers(0, 30))
-    def schedule_many(self, data, count):
-        ticks = [data.draw(deadlines(self.model.now)) for _ in range(count)]
-        items = [self.new_item(data) for _ in ticks]
-        handles = self.wheel.schedule_many(ticks, items)
-        for handle, tick, item in zip(handles, ticks, items, strict=True):
-            self.model.schedule(handle, tick, item)
-        return multiple(*handles)
-
-    @rule(chosen=st.lists(WheelMachine.handles, max_size=20))
-    def cancel_many(self, chosen):
-        assert self.wheel.cancel_many(chosen) == [self.model.cancel(handle) for handle in chosen]
-
 
 class KeyWheelMachine(WheelMachine):
     def new_item(self, data):
         return data.draw(KEYS)
 
-    @rule(target=WheelMachine.handles, data=st.data(), count=st.integers(0, 30))
-    def schedule_many(self, data, count):
-        ticks = [data.draw(deadlines(self.model.now)) for _ in range(min(count, 4))]
-        ticks = [ticks[i * i % len(ticks)] for i in range(count)]
-        keys = [data.draw(KEYS) for _ in ticks]
-        handles = self.wheel.schedule_many(np.array(ticks, np.int64), np.array(keys, np.uint64))
-        assert handles.dtype == np.uint64
-        assert len(set(handles.tolist())) == count
-        for handle, tick, key in zip(handles.tolist(), ticks, keys, strict=True):
-            self.model.schedule(handle, tick, key)
-        return multiple(*handles.tolist())
+    def given(self, values, dtype=np.uint64):
+        return np.array(values, dtype)
+
+    def got(self, found, dtype=np.uint64):
+        assert found.dtype == dtype
+        return found.tolist()
 
     @rule(chosen=st.lists(WheelMachine.handles, max_size=20), data=st.data())
     def reschedule_many(self, chosen, data):
         ticks = [data.draw(deadlines(self.model.now)) for _ in chosen]
-        found = self.wheel.reschedule_many(np.array(chosen, np.uint64), np.array(ticks, np.int64))
-        assert found.dtype == np.bool_
-        assert found.tolist() == [self.model.reschedule(*pair) for pair in zip(chosen, ticks, strict=True)]
-
-    @rule(chosen=st.lists(WheelMachine.handles, max_size=20))
-    def cancel_many(self, chosen):
-        found = self.wheel.cancel_many(np.array(chosen, np.uint64))
-        assert found.dtype == np.bool_
-        assert found.tolist() == [self.model.cancel(handle) for handle in chosen]
+        found = self.wheel.reschedule_many(self.given(chosen), self.given(ticks, np.int64))
+        assert self.got(found, np.bool_) == [self.model.reschedule(*pair) for pair in zip(chosen, ticks, strict=True)]
 
     @rule(data=st.data(), limit=LIMITS)
     def advance_many(self, data, limit):
         now = data.draw(later(self.model.now))
-        keys = self.wheel.advance_many(now, limit)
-        assert keys.dtype == np.uint64
-        assert keys.tolist() == self.model.advance(now, limit)
+        assert self.got(self.wheel.advance_many(now, limit)) == self.model.advance(now, limit)
 
 
 MACHINES = [TimingWheelMachine, KeyWheelMachine]
