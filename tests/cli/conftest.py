@@ -9,6 +9,7 @@ import typer.main
 
 from pywheel import JobQueue
 from pywheel.cli.app import run
+from pywheel.stores.sqlite.store import SqliteStore
 from tests.cli.running import running
 
 built = functools.cache(typer.main.get_command)
@@ -47,6 +48,38 @@ def says(call):
         return json.loads(out)
 
     return says
+
+
+@pytest.fixture
+def fails(call):
+    """Run a command that ends with this exit code and prints nothing; return its complaint."""
+
+    def fails(code, *arguments):
+        found, out, err = call(*arguments)
+        assert (found, out) == (code, ""), err
+        return err
+
+    return fails
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Let something happen after each answer of a store to commands or queries of a kind. It is asked for no end."""
+
+    def meanwhile(method, kind, happens, most=50):
+        real, answered = getattr(SqliteStore, method), []
+
+        def answer(store, asked):
+            result = real(store, asked)
+            if any(isinstance(each, kind) for each in (asked if method == "apply" else [asked])):
+                answered.append(asked)
+                assert len(answered) < most
+                happens()
+            return result
+
+        monkeypatch.setattr(SqliteStore, method, answer)
+
+    return meanwhile
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ class Running:
         )
         with self._files[0].open("wb") as out, self._files[1].open("wb") as err:
             command = [sys.executable, "-m", "pywheel.cli", *map(str, arguments)]
-            self.process = subprocess.Popen(command, env=known, cwd=folder, stdout=out, stderr=err)
+            self.process = subprocess.Popen(
+                command, env=known, cwd=folder, stdout=out, stderr=err, start_new_session=True
+            )
         self.send = self.process.send_signal
 
     @property

@@ -2,12 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
-import threading
 
 from pywheel import JobQueue
-from tests.isolated.child import environment
+from tests.cli.running import Running
 from tests.jobs.waiting import LIMIT, alive, until
 from tests.worker.noted import Noted
 
@@ -44,29 +41,16 @@ class Stepped:
         self.source = folder / "shop.py"
         self.source.write_text(PROGRAM)
         self.queue = JobQueue(f"sqlite:///{folder}/jobs.db")
-        self.said = []
         self._saved = 0
 
     def start(self, *options):
-        command = [sys.executable, "-m", "pywheel.cli", "work", "shop:queue", "--reload", *options]
         self.processes = 2 if "--processes" in options else 1
-        variables = environment(PYWHEEL_STORE=None, PYTHONDONTWRITEBYTECODE="1")
         # The tests themselves may run under nohup, or in the background of a shell.
         before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGQUIT)}
-        self.process = subprocess.Popen(
-            command, cwd=self.folder, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        self.command = Running(["work", "shop:queue", "--reload", *options], self.folder, {})
+        self.process, self.send, self.says = self.command.process, self.command.send, self.command.says
         for number, handler in before.items():
             signal.signal(number, handler)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stderr:
-            self.said.append(line)
-
-    def send(self, number):
-        self.process.send_signal(number)
 
     def save(self):
         """Change the program's source, as an editor does."""
@@ -87,15 +71,10 @@ class Stepped:
     def reached(self, step, times=1):
         """Wait until a step was reached so often."""
         until(lambda: len(self.noted(step)) >= times or self.process.poll() is not None)
-        assert len(self.noted(step)) >= times, "".join(self.said)
-
-    def says(self, text):
-        """Wait until this was said."""
-        until(lambda: self.has_said(text) or self.process.poll() is not None)
-        assert self.has_said(text), "".join(self.said)
+        assert len(self.noted(step)) >= times, self.command.err
 
     def has_said(self, text):
-        return any(text in line for line in self.said)
+        return text in self.command.err
 
     def working(self):
         """Wait until all are at work."""
@@ -123,7 +102,6 @@ class Stepped:
         """Wait until the command and all its workers have ended; return the exit code."""
         code = self.process.wait(LIMIT)
         until(lambda: not any(map(alive, self.pids())))
-        self._reader.join(LIMIT)
         return code
 
     def close(self):
@@ -131,7 +109,5 @@ class Stepped:
         self.process.wait()
         for pid in filter(alive, self.pids()):
             os.kill(pid, signal.SIGKILL)
-        self._reader.join(60)
-        self.process.stderr.close()
         self.queue.close()
-        print("".join(self.said), *map(self.noted, ("import", "handler")), sep="\n")
+        print(self.command.err, *map(self.noted, ("import", "handler")), sep="\n")

@@ -9,10 +9,11 @@ import sys
 import pytest
 from typer.main import get_command
 
-from pywheel import BadArguments, ExtraMissing, JobQueue
+from pywheel import ExtraMissing
 from pywheel.cli.app import PARTS, app
 from pywheel.jobs.checks import needed
 from pywheel.jobs.queries import ListNotes
+from pywheel.server.tokens import Tokens
 
 NO_ZONE = "'2030-01-31T06:00:00' has no time zone: write it like 2030-01-31T12:00:00+01:00"
 NUMBERS = itertools.count()
@@ -24,6 +25,8 @@ NUMBERS = itertools.count()
         ("put", "Missing argument 'topic': `pywheel put --help` says more"),
         ("token remove --bogus", "No such option: --bogus: `pywheel token remove --help` says more"),
         ("lst", "Did you mean 'list'?"),
+        ("--store sqlite:///x.db counts", "No such option: --store: it follows the command: pywheel put --store"),
+        ("--sotre sqlite:///x.db counts", "No such option: --sotre: `pywheel --help` says more"),
         ("list --state ded", "Invalid value for '--state': 'ded' is not one of 'delayed'"),
         ("put t 1 --at 2030-01-31T06:00:00", NO_ZONE),
         ("list --due-from 2030-01-31T06:00:00", NO_ZONE),
@@ -49,6 +52,9 @@ NUMBERS = itertools.count()
         ("serve --sign-in-header X-User --sign-in-from everywhere", "trusted"),
         ("bridge rabbitmq q --topic t --broker http://guest:secret@x", "is written like amqp:"),
         ("bridge rabbitmq q", "--topic"),
+        ("bridge kafka t --topic '' --servers x", "a topic must have 1 to"),
+        ("work no.such:queue --log-format xml", "a log format must be text or json"),
+        ("work no.such:queue --metrics-port 70000", "65535"),
         ("token add", "--scope"),
         ("token add --scope ''", "--scope"),
         ("token add --scope read --role admin", "--role"),
@@ -60,6 +66,7 @@ NUMBERS = itertools.count()
         ("token add --scope read --until 2100-13-01", "not a time"),
         (f"token add --scope read --note {'n' * 201}", "200"),
         ("token remove", "--note"),
+        ("token remove --note ''", "--note is empty"),
         ("token remove 000000000000 --note n", "--note"),
         ("token remove 'shop backend'", "not an id of a token"),
     ],
@@ -67,14 +74,23 @@ NUMBERS = itertools.count()
 def test_a_refusal_says_what_to_write_and_changes_nothing(call, queue, monkeypatch, arguments, said):
     monkeypatch.delenv("PYWHEEL_KEYS", raising=False)
     queue.put("notify")
+    Tokens(queue.store).add("read")
+    notes = queue.store.ask(ListNotes(""))
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
         code, out, err = call(*shlex.split(arguments.format(taken=taken)))
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert said.format(taken=taken) in err
     assert "secret" not in err
-    assert queue.store.ask(ListNotes("")) == []
+    assert queue.store.ask(ListNotes("")) == notes != []
     assert [job.topic for job in queue.jobs.list()] == ["notify"]
+
+
+def test_nothing_given_shows_the_help(call):
+    code, out, _ = call()
+    assert code == 2
+    for said in ("\nOne job:\n", "\nAt work:\n", "pywheel work shop:queue", "Exit codes"):
+        assert said in out
 
 
 @pytest.mark.parametrize("group", [[], ["token"], ["schedules"], ["outlets"], ["bridge"], ["spool"]], ids=str)
@@ -148,14 +164,3 @@ def test_a_program_that_does_not_work_shows_its_own_lines(refused, command):
 def test_a_package_that_is_missing_has_its_own_name_and_that_of_its_extra():
     with pytest.raises(ExtraMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\[x\]'$"):
         needed("nothing_like_it.inside", "x")
-
-
-def test_the_extra_of_tasks_is_quoted_for_the_shell(monkeypatch):
-    monkeypatch.setitem(sys.modules, "msgspec", None)
-    with JobQueue("memory:") as queue:
-
-        @queue.task()
-        def close(order: bytes) -> None: ...
-
-        with pytest.raises(BadArguments, match=r"pip install 'pywheel-timer\[tasks\]'$"):
-            close.put(b"7")

@@ -80,8 +80,3 @@ def test_it_takes_records_of_a_mock_cluster(queue, bridge):
         until(lambda: put(queue) == 1)
         command.send(signal.SIGTERM)
         command.ends()
-
-
-def test_a_topic_that_is_none_is_refused(call):
-    code, _, err = call("bridge", "kafka", "t", "--topic", "", "--servers", "x")
-    assert (code, "a topic must have 1 to" in err) == (2, True)

@@ -8,7 +8,6 @@ import pytest
 from pywheel import JobQueue, Keyring
 from pywheel.jobs.bodies import key_of
 from pywheel.jobs.queries import ListJobs
-from pywheel.stores.sqlite.store import SqliteStore
 
 ONE, TWO = bytes(range(32)), bytes(range(1, 33))
 
@@ -51,10 +50,10 @@ def test_without_the_key_show_and_list_say_which_it_is(says, call, url, monkeypa
     assert "encrypted with a" in call("list")[1]
 
 
-def test_keys_that_are_none_are_refused_and_not_shown(call, monkeypatch):
+def test_keys_that_are_none_are_refused_and_not_shown(fails, monkeypatch):
     monkeypatch.setenv("PYWHEEL_KEYS", "a:hush")
-    code, out, err = call("put", "t", "{}")
-    assert (code, out, "PYWHEEL_KEYS" in err, "hush" in err) == (2, "", True, False)
+    said = fails(2, "put", "t", "{}")
+    assert ("PYWHEEL_KEYS" in said, "hush" in said) == (True, False)
 
 
 @pytest.fixture
@@ -86,7 +85,7 @@ def test_rekey_takes_keys_from_the_environment_and_goes_on_behind_a_job(says, qu
     assert [key_of(queue.get(id).body) for id in ids] == [None, None, "b"]
 
 
-def test_rekey_says_where_to_go_on(call, queue, keys, monkeypatch):
+def test_rekey_says_where_to_go_on(fails, queue, keys, monkeypatch):
     monkeypatch.setattr("pywheel.client.rekey._PAGE", 2)
     ids = queue.put_many(queue.job("t", n) for n in range(5))
     seal, sealed = Keyring.seal, []
@@ -98,23 +97,11 @@ def test_rekey_says_where_to_go_on(call, queue, keys, monkeypatch):
         return seal(*arguments)
 
     monkeypatch.setattr(Keyring, "seal", sealing)
-    code, _, err = call("rekey", "--keys-file", keys)
-    assert code == 130
-    assert f"4 were encrypted; --after {ids[3]} goes on" in err
+    assert f"4 were encrypted; --after {ids[3]} goes on" in fails(130, "rekey", "--keys-file", keys)
 
 
-def test_rekey_ends_though_jobs_are_put_meanwhile(says, url, monkeypatch):
+def test_rekey_ends_though_jobs_are_put_meanwhile(says, queue, monkeypatch, meanwhile):
     monkeypatch.setenv("PYWHEEL_KEYS", text(a=ONE))
-    ask, asked = SqliteStore.ask, []
-    with JobQueue(url) as queue:
-        queue.put("t")
-
-        def answered(store, query):
-            answer = ask(store, query)
-            if isinstance(query, ListJobs):
-                asked.append(queue.put("t"))
-                assert len(asked) < 50
-            return answer
-
-        monkeypatch.setattr(SqliteStore, "ask", answered)
-        assert says("rekey")["rewritten"] == 1
+    queue.put("t")
+    meanwhile("ask", ListJobs, lambda: queue.put("t"))
+    assert says("rekey")["rewritten"] == 1

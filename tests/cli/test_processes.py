@@ -28,13 +28,6 @@ def test_completion_can_be_had():
     assert (result.returncode, "complete" in result.stdout) == (0, True)
 
 
-def test_nothing_given_shows_the_help():
-    result = run("-m", "pywheel.cli")
-    assert result.returncode == 2
-    for said in ("\nOne job:\n", "\nAt work:\n", "pywheel work shop:queue", "Exit codes"):
-        assert said in result.stdout
-
-
 def test_without_the_extra_it_says_how_to_get_it():
     result = run("-c", "import sys; sys.modules['typer'] = None; from pywheel.cli import main; main()")
     said = "pywheel: the command line needs typer: pip install 'pywheel-timer[cli]'\n"

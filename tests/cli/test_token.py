@@ -61,11 +61,3 @@ def test_tokens_are_removed_by_id_by_what_they_begin_with_and_by_note(call, says
     assert [tokens.grant(secret) is None for secret in secrets] == [True] * 4 + [False]
     for words in (("0" * 12,), ("--note", "nobody")):
         assert call("token", "remove", *words)[:2] == (1, "no such token\n")
-
-
-def test_an_empty_note_removes_no_token(call, says, tokens):
-    tokens.add("read")
-    code, _, err = call("token", "remove", "--note", "")
-    assert code == 2
-    assert "--note is empty" in err
-    assert len(says("token", "list")) == 1

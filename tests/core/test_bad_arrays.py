@@ -9,18 +9,9 @@ from tests.core.snapshot import snapshot
 
 # Each stands for an array of three.
 NOT_INTEGERS = [
-    np.array([1.0, 2.0, 3.0]),
-    np.array([1, 2, 3], np.float32),
+    *(np.array([1, 2, 3], dtype) for dtype in "f8 f4 c16 bool S1 U1 datetime64[ms] timedelta64[ms]".split()),
     np.array([1.0, np.nan, 3.0]),
-    np.array([1, 2, 3j]),
-    np.array([True, False, True]),
-    np.array([b"1", b"2", b"3"]),
-    np.array(["1", "2", "3"]),
-    np.array([1, 2, 3], "datetime64[ms]"),
-    np.array([1, 2, 3], "timedelta64[ms]"),
-    np.zeros(3, [("a", "i8")]),
-    np.zeros(3, "V0"),
-    np.zeros(3, []),
+    *(np.zeros(3, dtype) for dtype in ([("a", "i8")], "V0", [])),
     [1.0, 2.0, 3.0],
     [True, False, True],
     ["1", "2", "3"],
@@ -30,18 +21,13 @@ NOT_INTEGERS = [
     [1, 2.0, 3],
 ]
 WRONG_SHAPES = [
-    np.array(3),
-    np.array([[1, 2, 3]]),
-    np.array([[1], [2], [3]]),
-    np.empty((3, 0), np.int64),
+    *(np.ones(shape, np.int64) for shape in [(), (1, 3), (3, 1), (3, 0)]),
     [[1, 2, 3]],
     [[1], [2, 3], []],
     3,
 ]
 OVERFLOWS = [
-    np.array([1, -1, 3]),
-    np.array([1, -1, 3], np.int8),
-    np.array([1, -1, 3], ">i8"),
+    *(np.array([1, -1, 3], dtype) for dtype in ("i8", "i1", ">i8")),
     np.array([1, -(2**63), 3]),
     [1, -1, 3],
     [1, 2**64, 3],

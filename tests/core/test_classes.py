@@ -45,17 +45,24 @@ def test_a_wheel_can_be_neither_copied_nor_pickled(wheel_class, duplicate):
 
 def test_a_subclass_may_add_methods_and_override_others(wheel_class):
     class Relative(wheel_class):
+        def __init__(self, factor, start=0):
+            super().__init__(start)
+            self.factor = factor
+
         def after(self, delay, item):
             return self.schedule(self.now + delay, item)
+
+        def schedule(self, deadline, item, /):
+            return super().schedule(deadline, item * self.factor)
 
         def __len__(self):
             return 1000 + super().__len__()
 
-    wheel = Relative(100)
+    wheel = Relative(3, start=100)
     wheel.after(5, 7)
     assert len(wheel) == 1001
     wheel._check()
-    assert wheel.advance(105) == [7]
+    assert wheel.advance(105) == [21]
 
 
 CALLS = (

@@ -87,19 +87,15 @@ def test_a_dump_of_mariadb_brings_a_store_back(mariadb_server, tmp_path):
         pytest.skip("the page has MariaDB's tools")
     url = mariadb_server.url()
     database = url.partition("?")[0].rpartition("/")[2]
-    places = {
-        "--user=shop": f"--no-defaults --user=root --socket={mariadb_server.socket}",
-        "/backup/shop.sql": tmp_path / "shop.sql",
-    }
+    places = {"/backup/shop.sql": tmp_path / "shop.sql"}
+    root = f"--user=root --socket={mariadb_server.socket}"
     save, restore = (part.strip() for part in code.split("\nmariadb ", 1))
     put(url, 1, 2)
     save = save.replace("mariadb-dump", "mariadb-dump --no-defaults").replace(" shop ", f" {database} ")
-    type_in(
-        save,
-        {"--user=shop": f"--user=root --socket={mariadb_server.socket}", "/backup/shop.sql": tmp_path / "shop.sql"},
-    )
+    type_in(save, {**places, "--user=shop": root})
     put(url, 3)
-    type_in(f"mariadb {restore}", {**places, "mysql://shop@db/shop": f"'{url}'"})
+    places |= {"--user=shop": f"--no-defaults {root}", "mysql://shop@db/shop": f"'{url}'"}
+    type_in(f"mariadb {restore}", places)
     assert there(url) == [1, 2]
 
 

@@ -14,15 +14,22 @@ VERBS = (
     "is|are|was|has|have|had|may|must|does|goes|comes|stands|runs|waits|stays|ends|costs|says|makes|takes|can|cannot"
 )
 FIRST = "Refused|Kept|Asked|Told|Returned|Missing|Needed|Wanted|Meant|Lost|Done|Called|Written|Taken|Measured|Shown"
-HABITS = {
-    "a clause with who as subject": rf"{BEGINS}(?:Who|Whoever)\b(?![^.?!|]*\?)",
-    "a clause with what as subject": rf"{BEGINS}(?:(?:That|Of|By) what|What) (?![^.?!|]*\?)[^.,;|]*\b(?:{VERBS})\b",
-    "a verb in front": rf"{BEGINS}(?:{FIRST}) (?:is|are|was|were)\b",
-    "so many, of no number": r"\b[Ss]o (?:many|much|long)\b(?! (?:as|that))",
-    "but for": r"\bbut for\b",
-    "whoever": r"\b[Ww]ho(?:so)?ever\b",
-    "a final too": r",? too[.;]",
-    "unless told": r"\bunless told\b",
+HABITS = {  # and a sentence that has it
+    "a clause with who as subject": (
+        rf"{BEGINS}(?:Who|Whoever)\b(?![^.?!|]*\?)",
+        "It works. Who puts a job rings a bell.",
+    ),
+    "a clause with what as subject": (
+        rf"{BEGINS}(?:(?:That|Of|By) what|What) (?![^.?!|]*\?)[^.,;|]*\b(?:{VERBS})\b",
+        "- What was put after it is missing.",
+        "It is gone.\nWhat it raises is\nlogged.",
+    ),
+    "a verb in front": (rf"{BEGINS}(?:{FIRST}) (?:is|are|was|were)\b", "Refused is what the store does not take."),
+    "so many, of no number": (r"\b[Ss]o (?:many|much|long)\b(?! (?:as|that))", "It holds so many jobs."),
+    "but for": (r"\bbut for\b", "All of them, but for one."),
+    "whoever": (r"\b[Ww]ho(?:so)?ever\b", "It reaches whoever drives."),
+    "a final too": (r",? too[.;]", "The other one, too."),
+    "unless told": (r"\bunless told\b", "It is a millisecond unless told."),
 }
 
 
@@ -31,7 +38,7 @@ def found(text):
     text = re.sub(r"(?<=[^\n])\n(?=[a-zA-Z`(*\[])", " ", text)  # a sentence may be in several lines
     return [
         f"{habit}: {text[max(0, match.start() - 20) : match.end() + 40]}"
-        for habit, pattern in HABITS.items()
+        for habit, (pattern, *_) in HABITS.items()
         for match in re.finditer(pattern, text, re.MULTILINE)
     ]
 
@@ -59,22 +66,10 @@ def spoken(path):
     yield from re.findall(r"\S  # (.*)$", source, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("habit", "sentence"),
-    [
-        ("a clause with who as subject", "It works. Who puts a job rings a bell."),
-        ("a clause with what as subject", "- What was put after it is missing."),
-        ("a clause with what as subject", "It is gone.\nWhat it raises is\nlogged."),
-        ("a verb in front", "Refused is what the store does not take."),
-        ("so many, of no number", "It holds so many jobs."),
-        ("but for", "All of them, but for one."),
-        ("whoever", "It reaches whoever drives."),
-        ("a final too", "The other one, too."),
-        ("unless told", "It is a millisecond unless told."),
-    ],
-)
-def test_a_habit_is_found_in_a_sentence_that_has_it(habit, sentence):
-    assert [line.partition(":")[0] for line in found(sentence)] == [habit]
+def test_a_habit_is_found_in_a_sentence_that_has_it():
+    for habit, (_, *sentences) in HABITS.items():
+        for sentence in sentences:
+            assert [line.partition(":")[0] for line in found(sentence)] == [habit], sentence
 
 
 def test_plain_sentences_and_questions_have_none():

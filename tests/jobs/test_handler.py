@@ -136,8 +136,14 @@ def test_an_error_is_kept_in_characters_that_every_store_has():
     assert text == "ValueError: ?\\0"
 
 
+def answered(answer):
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
 class Policy(RetryPolicy):
-    """A policy of somebody's own."""
+    """A policy of somebody's own. Its constructor does not call RetryPolicy's."""
 
     max_attempts = 5
     delays = (10, 20, 20)
@@ -146,33 +152,13 @@ class Policy(RetryPolicy):
         self.answer = answer
 
     def delay(self, attempt):
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        return answered(self.answer)
 
 
 def test_a_policy_of_ones_own_is_asked_and_needs_no_constructor():
-    class Nightly(RetryPolicy):
-        max_attempts = 30
-        delays = (86_400_000,)
-
-        def delay(self, attempt):
-            return 86_400_000
-
-    own = handler(retry=Nightly())
+    own = handler(retry=Policy(86_400_000))
     assert ending(own, JOB, ValueError("no")).delay == 86_400_000
-    assert (own.policy.max_attempts, own.policy.backoff) == (30, (86_400_000,))
-    own = handler(retry=Policy(1_234)).policy
-    assert (own.max_attempts, own.backoff) == (5, (10, 20))
-
-
-@pytest.mark.parametrize(
-    "answer", [1.5, "5s", -1, None, True, 2**63, float("nan"), ZeroDivisionError("by zero")], ids=repr
-)
-def test_a_policy_that_answers_nonsense_is_named_and_the_default_holds(answer):
-    settled = ending(handler(retry=Policy(answer)), JOB, ValueError("no"))
-    assert settled.error.startswith("ValueError: no (the retry policy Policy ")
-    assert 0.9 * DEFAULT.delays[1] <= settled.delay <= 1.1 * DEFAULT.delays[1]
+    assert (own.policy.max_attempts, own.policy.backoff) == (5, (10, 20))
 
 
 @pytest.mark.parametrize(
@@ -197,22 +183,27 @@ class Unspeakable(Exception):
     __repr__ = __str__
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        *("soon", -1, True, b"5s", "1000000d", (Unspeakable(),)),
-        *(ZeroDivisionError("by zero"), Unspeakable(), SystemExit(3), KeyboardInterrupt(), GiveUp("no")),
-    ],
-    ids="text negative bool bytes far unspeakable raises raises-unspeakable exits interrupts gives-up".split(),
-)
-def test_a_retry_function_that_raises_or_answers_nonsense_is_logged_and_named_and_the_default_holds(answer, caplog):
-    def retry(job, error):
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+RAISED = [ZeroDivisionError("by zero"), Unspeakable(), SystemExit(3), KeyboardInterrupt(), GiveUp("no")]
+NONSENSE = {
+    "Policy ": [1.5, "5s", -1, None, True, 2**63, float("nan"), RAISED[0]],
+    "": ["soon", -1, True, b"5s", "1000000d", (Unspeakable(),), *RAISED],
+}
 
-    settled = ending(handler(retry=policy_of(retry)), JOB, ValueError("no"))
-    assert settled.error.startswith("ValueError: no (the retry policy ")
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        pytest.param(name, answer, id=f"{name or 'function '}{type(answer).__name__}")
+        for name, answers in NONSENSE.items()
+        for answer in answers
+    ],
+)
+def test_a_policy_or_function_that_raises_or_answers_nonsense_is_logged_named_and_the_default_holds(
+    name, answer, caplog
+):
+    retry = Policy(answer) if name else policy_of(lambda job, error: answered(answer))
+    settled = ending(handler(retry=retry), JOB, ValueError("no"))
+    assert settled.error.startswith(f"ValueError: no (the retry policy {name}")
     assert 0.9 * DEFAULT.delays[1] <= settled.delay <= 1.1 * DEFAULT.delays[1]
     [record] = caplog.records
     assert "waits as by default: the retry policy " in record.getMessage()

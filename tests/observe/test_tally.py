@@ -13,6 +13,7 @@ from pywheel import Tally
 from pywheel import events as e
 from pywheel.jobs import Job, Outcome, State
 from pywheel.observe import Histogram
+from tests.timers.crowd import Crowd
 
 
 def job(topic):
@@ -103,11 +104,7 @@ def test_threads_lose_no_event():
         for _ in range(5_000):
             tally(e.JobStarted(started, 0.001))
 
-    threads = [threading.Thread(target=tell) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    Crowd().run(*[tell] * 4)
     assert tally.count("lateness") == 20_000
 
 

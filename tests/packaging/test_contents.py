@@ -1,6 +1,6 @@
 """The contents of the distributions."""
 
-import importlib.metadata
+import email
 import re
 import tarfile
 import zipfile
@@ -42,11 +42,16 @@ def names(archive):
     return {PurePosixPath(*path.parts[1:]).as_posix() for path in paths}
 
 
-def description(archive):
+def about(wheel, name):
+    """Return a file of a wheel's `.dist-info`."""
+    with zipfile.ZipFile(wheel) as content:
+        [path] = [path for path in content.namelist() if path.endswith(f".dist-info/{name}")]
+        return content.read(path).decode()
+
+
+def description(wheel):
     """Return what PyPI shows: the body of a wheel's metadata."""
-    with zipfile.ZipFile(archive) as content:
-        [name] = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
-        text = content.read(name).decode()
+    text = about(wheel, "METADATA")
     assert "Description-Content-Type: text/markdown\n" in text.partition("\n\n")[0]
     return text.partition("\n\n")[2]
 
@@ -74,9 +79,7 @@ def test_a_wheel_has_every_module_header_statement_and_file_of_the_pages_and_no_
 
 
 def test_a_wheel_brings_the_command(any_wheel):
-    [name] = [name for name in names(any_wheel) if name.endswith(".dist-info/entry_points.txt")]
-    with zipfile.ZipFile(any_wheel) as content:
-        assert "pywheel = pywheel.cli:main" in content.read(name).decode()
+    assert "pywheel = pywheel.cli:main" in about(any_wheel, "entry_points.txt")
 
 
 def test_the_native_core_uses_nothing_of_the_timers(wheel):
@@ -136,9 +139,7 @@ def test_the_index_accepts_the_descriptions(sdist, wheel, pure_wheel):
 
 
 def test_the_metadata_says_what_it_needs(any_wheel):
-    with zipfile.ZipFile(any_wheel) as content:
-        [name] = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
-        metadata = importlib.metadata.PathDistribution(zipfile.Path(any_wheel, f"{name.rpartition('/')[0]}/")).metadata
+    metadata = email.message_from_string(about(any_wheel, "METADATA"))
     assert metadata["Name"] == "pywheel-timer"
     assert metadata["License-Expression"] == "MIT"
     assert metadata["Requires-Python"] == ">=3.11"

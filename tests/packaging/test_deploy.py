@@ -53,10 +53,7 @@ def test_the_image_has_every_extra_but_those_of_programs():
     [everything] = PROJECT["project"]["optional-dependencies"]["all"]
     wanted = set(re.search(r"\[(.*)\]", everything)[1].split(",")) - {"django", "numpy"}
     said = re.findall(r"\[([a-z,]+)\]", DOCKERFILE)
-    assert [set(extras.split(",")) for extras in said] == [
-        wanted,
-        wanted,
-    ]  # built, and installed
+    assert [set(extras.split(",")) for extras in said] == [wanted] * 2  # built, and installed
 
 
 # ---- what they say to the product -----------------------------------------------------------------------------------
