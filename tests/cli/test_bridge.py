@@ -5,12 +5,14 @@ import signal
 
 import pytest
 
+from pywheel.jobs.bodies import is_encrypted
 from tests.cli.running import running
 from tests.jobs.waiting import until
 from tests.outlets.amqp import amqp
 from tests.outlets.kafka_mock import Mock
 
 JOBS = 500
+KEYS = f"k:{'A' * 43}="
 
 
 @pytest.fixture
@@ -21,6 +23,11 @@ def bridge(url, tmp_path):
 
 def put(jobs):
     return jobs.topics.counts()["orders"].delayed if "orders" in jobs.topics.counts() else 0
+
+
+def sealed(queue):
+    """Whether all bodies lie encrypted in the store, in the eyes of a queue without the key."""
+    return {is_encrypted(job.body) for job in queue.jobs.list("orders", limit=JOBS)} == {True}
 
 
 def publish(server, exchange):
@@ -41,10 +48,10 @@ def left(server, queue):
     return asyncio.run(program())
 
 
-def test_it_takes_messages_until_sigterm(rabbitmq_server, queue, bridge, stream):
+def test_it_takes_messages_until_sigterm_and_with_keys_stores_no_plain_bodies(rabbitmq_server, queue, bridge, stream):
     broker = rabbitmq_server.url().replace("//", "//guest:guest@")
     arguments = ("rabbitmq", stream, "--exchange", f"{stream}.delayed", "--topic", "orders")
-    with bridge(*arguments, PYWHEEL_BROKER=broker) as command:
+    with bridge(*arguments, PYWHEEL_BROKER=broker, PYWHEEL_KEYS=KEYS) as command:
         command.says("takes messages from")
         publish(rabbitmq_server, f"{stream}.delayed")
         until(lambda: put(queue) == JOBS)
@@ -53,6 +60,7 @@ def test_it_takes_messages_until_sigterm(rabbitmq_server, queue, bridge, stream)
     assert f"{JOBS} taken, 0 refused" in said
     assert "guest:guest" not in said
     assert left(rabbitmq_server, stream) == 0
+    assert sealed(queue)
 
 
 def test_killed_again_and_again_it_puts_each_message_once(rabbitmq_server, queue, bridge, stream):
@@ -73,10 +81,12 @@ def test_killed_again_and_again_it_puts_each_message_once(rabbitmq_server, queue
 
 
 @pytest.mark.stress
-def test_it_takes_records_of_a_mock_cluster(queue, bridge):
+def test_it_takes_records_of_a_mock_cluster_and_with_keys_stores_no_plain_bodies(queue, bridge):
     mock = Mock()
     mock.produce("delayed", b"x", headers=[("pywheel-delay", b"1h")])
-    with bridge("kafka", "delayed", "--servers", mock.servers, "--topic", "orders", "--to", "orders") as command:
+    arguments = ("kafka", "delayed", "--servers", mock.servers, "--topic", "orders", "--to", "orders")
+    with bridge(*arguments, PYWHEEL_KEYS=KEYS) as command:
         until(lambda: put(queue) == 1)
         command.send(signal.SIGTERM)
         command.ends()
+    assert sealed(queue)

@@ -1,6 +1,5 @@
 """Every command that puts or reads bodies takes the keys of PYWHEEL_KEYS, each as a process of its own."""
 
-import asyncio
 import base64
 import os
 import signal
@@ -14,10 +13,8 @@ from pywheel.jobs.bodies import is_encrypted
 from pywheel.jobs.queries import Filter, ListJobs
 from pywheel.stores import open as open_store
 from tests.cli.running import running
-from tests.jobs.waiting import finished, until
-from tests.outlets.amqp import amqp
+from tests.jobs.waiting import finished
 from tests.outlets.endpoint import Endpoint
-from tests.outlets.kafka_mock import Mock
 from tests.server.client import Process
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
@@ -120,7 +117,7 @@ def test_work_with_keys_that_are_none_is_refused_and_does_not_show_them(url, tmp
     assert "hush" not in told
 
 
-# ---- deliver, serve, bridge -----------------------------------------------------------------------------------------
+# ---- deliver, serve; a bridge: test_bridge.py -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keys", [KEYS, None])
@@ -144,34 +141,6 @@ def test_serve_takes_and_gives_plain_bodies(queue, url, tmp_path, monkeypatch, t
         id = server("POST", "/v1/jobs", json={"topic": "mail", "body": {"card": "hush"}}).json()["id"]
         assert server("GET", f"/v1/jobs/{id}").json()["body"] == {"card": "hush"}
     assert [is_encrypted(body) for body in stored(queue, "mail")] == [True]
-
-
-def of_rabbitmq(request):
-    """Return what a bridge is told of a queue with a message in it."""
-    server = request.getfixturevalue("rabbitmq_server")
-
-    async def publish():
-        async with amqp(server) as broker:
-            name = await broker.queue()
-            await broker.publish(b'{"card":"hush"}', name, headers={"x-delay": 3_600_000})
-            return name
-
-    return "rabbitmq", asyncio.run(publish()), "--broker", server.url()
-
-
-def of_kafka(_):
-    mock = Mock()
-    mock.produce("delayed", b'{"card":"hush"}', headers=[("pywheel-delay", b"1h")])
-    of_kafka.mock = mock  # as long as the bridge asks it
-    return "kafka", "delayed", "--to", "x", "--servers", mock.servers
-
-
-@pytest.mark.parametrize("broker", [pytest.param(of_rabbitmq, marks=pytest.mark.servers), of_kafka])
-def test_a_bridge_stores_no_plain_bodies(request, queue, url, tmp_path, broker):
-    with pywheel("bridge", *broker(request), "--topic", "orders", "--store", url, folder=tmp_path):
-        until(lambda: "orders" in queue.topics.counts())
-    assert [is_encrypted(body) for body in stored(queue, "orders")] == [True]
-    assert [job.json() for job in queue.jobs.list("orders")] == [{"card": "hush"}]
 
 
 # ---- what carries bodies as they are --------------------------------------------------------------------------------
