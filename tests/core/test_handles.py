@@ -76,6 +76,18 @@ def test_handles_from_before_the_wheel_was_emptied_are_stale_for_good(wheel_clas
         empty(wheel)
 
 
+def test_handles_stay_stale_when_clear_follows_on_generations_that_are_used_up(small_core):
+    wheel, given = small_core.TimingWheel(), set()
+    for _ in range(50):
+        for number in range(20):
+            handle = wheel.schedule(5, number)
+            assert handle not in given
+            given.add(handle)
+            assert wheel.cancel(handle)
+        wheel.clear()
+        wheel._check()
+
+
 def test_a_handle_of_another_wheel_is_unknown(wheel_class):
     wheels = [wheel_class() for _ in range(10)]
     handles = [[wheel.schedule(300, number) for _ in range(20)] for number, wheel in enumerate(wheels)]

@@ -21,7 +21,7 @@ def look(world):
     handles = list(world.wheel)
     assert len(set(handles)) == len(handles)
     world.wheel.next_deadline()
-    [world.wheel.deadline(handle) for handle in world.handles.values()]
+    [world.wheel.deadline(handle) for handle in list(world.handles.values())]
 
 
 def schedule_many(world):

@@ -25,15 +25,6 @@ def test_time_backwards_is_an_error_that_changes_nothing(any_wheel_class):
     assert wheel.advance(150) == [8]
 
 
-def test_init_called_again_starts_a_new_wheel(any_wheel_class):
-    wheel = any_wheel_class(100, max_pending=3)
-    wheel.schedule(150, 7)
-    assert wheel.__init__(10) is None
-    assert (wheel.now, len(wheel), wheel.max_pending, wheel.next_deadline()) == (10, 0, None, None)
-    wheel.schedule(20, 8)
-    assert wheel.advance(200) == [8]
-
-
 def test_init_called_again_with_a_bad_start_changes_nothing(any_wheel_class):
     wheel = any_wheel_class(100, max_pending=3)
     wheel.schedule(150, 7)

@@ -43,7 +43,7 @@ class WheelMachine(RuleBasedStateMachine):
 
     @initialize(start=STARTS)
     def make(self, start):
-        self.wheel = self.wheel_class(start)
+        self.wheel = self.wheel_class(start, max_pending=10**9)
         self.model = Model(start)
 
     def schedule_at(self, deadline, data):
@@ -137,6 +137,7 @@ class WheelMachine(RuleBasedStateMachine):
     @rule(start=STARTS)
     def start_again(self, start):
         self.wheel.__init__(start)
+        assert self.wheel.max_pending is None
         self.model = Model(start)
 
     @invariant()
