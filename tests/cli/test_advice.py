@@ -53,7 +53,6 @@ NUMBERS = itertools.count()
         ("bridge rabbitmq q --topic t --broker http://guest:secret@x", "is written like amqp:"),
         ("bridge rabbitmq q", "--topic"),
         ("bridge kafka t --topic '' --servers x", "a topic must have 1 to"),
-        ("work no.such:queue --log-format xml", "a log format must be text or json"),
         ("work no.such:queue --metrics-port 70000", "65535"),
         ("token add", "--scope"),
         ("token add --scope ''", "--scope"),

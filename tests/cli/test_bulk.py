@@ -88,9 +88,9 @@ def test_a_purge_by_age_counts_first_what_is_old_enough(says, queue):
 @pytest.mark.parametrize("command", ["cancel-many", "delete-many", "purge"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, StoreBusy])
 def test_what_ends_a_change_of_many_leaves_word_how_many_were_changed(fails, queue, monkeypatch, command, error):
-    queue.put_many([queue.job("t") for _ in range(600)])
+    queue.put_many([queue.job("t") for _ in range(60)])
     if command == "purge":
-        for job in queue.reserve("t", 600):
+        for job in queue.reserve("t", 60):
             queue.ack(job)
     apply, done = SqliteStore.apply, []
 
@@ -100,13 +100,13 @@ def test_what_ends_a_change_of_many_leaves_word_how_many_were_changed(fails, que
         done.extend(outcomes := apply(store, commands))
         return outcomes
 
-    monkeypatch.setattr("pywheel.cli.bulk._BATCH", 100)
+    monkeypatch.setattr("pywheel.cli.bulk._BATCH", 10)
     monkeypatch.setattr("pywheel.client.jobs._PAGE", 1)
     monkeypatch.setattr(SqliteStore, "apply", applied)
     err = fails(130 if error is KeyboardInterrupt else 3, command, "--yes")
     [said] = [line for line in err.splitlines() if "before it ended" in line]
     assert "Traceback" not in err
-    changed = {"cancel-many": "2 cancelled", "delete-many": "2 deleted", "purge": "200 purged"}[command]
+    changed = {"cancel-many": "2 cancelled", "delete-many": "2 deleted", "purge": "20 purged"}[command]
     assert said == f"pywheel: {changed} before it ended; what was under way may be too"
 
 

@@ -109,14 +109,6 @@ def test_work_without_the_key_says_how_to_mend_it(queue, url, tmp_path, keys, sa
     assert queue.get(id).state is State.DELAYED
 
 
-def test_work_with_keys_that_are_none_is_refused_and_does_not_show_them(url, tmp_path):
-    (tmp_path / "shop.py").write_text(PROGRAM.format(url=repr(url), isolate=False))
-    with running("work", "shop:queue", folder=tmp_path, PYWHEEL_KEYS="a:hush") as command:
-        told = command.ends(2)
-    assert "PYWHEEL_KEYS" in told
-    assert "hush" not in told
-
-
 # ---- deliver, serve; a bridge: test_bridge.py -----------------------------------------------------------------------
 
 

@@ -105,9 +105,21 @@ def test_a_drain_says_how_many_handlers_are_under_way(capsys):
     assert "no handler is under way" in capsys.readouterr().err
 
 
-def test_a_metrics_host_that_is_not_here_is_refused(fails, shop):
-    options = ("--metrics-port", 0, "--metrics-host", "192.0.2.1")
-    assert "no metrics on 192.0.2.1" in fails(2, "work", "shop_of_a_test:queue", *options)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--log-format xml", "a log format must be text or json"),
+        ("--metrics-port 0 --metrics-host 192.0.2.1", "no metrics on 192.0.2.1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fails, shop, options, said):
+    assert said in fails(2, "work", "shop_of_a_test:queue", *options.split())
+
+
+def test_keys_that_are_none_are_refused_and_not_shown(fails, shop, monkeypatch):
+    monkeypatch.setenv("PYWHEEL_KEYS", "a:hush")
+    said = fails(2, "work", "shop_of_a_test:queue")
+    assert ("PYWHEEL_KEYS" in said, "hush" in said) == (True, False)
 
 
 # ---- reload ---------------------------------------------------------------------------------------------------------

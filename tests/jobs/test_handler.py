@@ -193,9 +193,9 @@ NONSENSE = {
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        pytest.param(name, answer, id=f"{name or 'function '}{type(answer).__name__}")
+        pytest.param(name, answer, id=f"{name or 'function '}{number} {type(answer).__name__}")
         for name, answers in NONSENSE.items()
-        for answer in answers
+        for number, answer in enumerate(answers)
     ],
 )
 def test_a_policy_or_function_that_raises_or_answers_nonsense_is_logged_named_and_the_default_holds(
