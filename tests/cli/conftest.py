@@ -64,7 +64,7 @@ def fails(call):
 
 @pytest.fixture
 def meanwhile(monkeypatch):
-    """Let something happen after each answer of a store to commands or queries of a kind. It is asked for no end."""
+    """Let something happen whenever a store has answered commands or queries of a kind; fail if they have no end."""
 
     def meanwhile(method, kind, happens, most=50):
         real, answered = getattr(SqliteStore, method), []
