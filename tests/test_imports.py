@@ -189,7 +189,10 @@ inspect dataclasses decimal fractions dis ast pathlib uuid hashlib pickle concur
 @pytest.mark.parametrize(
     ("modules", "not_before_somebody_asks"),
     [
-        ("stores, pywheel.client, pywheel.worker, pywheel.testing", {"cryptography"}.union(*DRIVERS.values())),
+        (
+            "stores, pywheel.client, pywheel.worker, pywheel.testing",
+            {"cryptography", "msgspec"}.union(*DRIVERS.values()),
+        ),
         (
             "observe.prometheus, pywheel.observe.opentelemetry, pywheel.server.metrics",
             {"prometheus_client", "opentelemetry"},

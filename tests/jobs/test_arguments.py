@@ -5,6 +5,7 @@ import datetime
 import enum
 import inspect
 import math
+import sys
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pywheel import BadArguments, BadBody
+from pywheel import BadArguments, BadBody, JobQueue
 from pywheel.tasks.arguments import Arguments, Field, Misfit, encoded_result
 from pywheel.tasks.arguments_plain import PlainCodec
 from pywheel.tasks.arguments_typed import TypedCodec
 from pywheel.tasks.providers import Providers
 from pywheel.tasks.signature import Signature
-from tests.isolated.child import run_well
+from pywheel.testing import run_due
 
 CODECS = [PlainCodec, TypedCodec]
 
@@ -204,9 +205,7 @@ def test_a_model_validates_itself():
 def test_a_type_that_no_json_can_be_made_into_is_refused_at_once():
     with pytest.raises(BadArguments, match="t cannot have such parameters"):
         Arguments("t", fields(n=Address | int))
-    with pytest.raises(
-        BadArguments, match=r"'n' of t is datetime, which needs msgspec: pip install 'pywheel-timer\[tasks\]'$"
-    ):
+    with pytest.raises(BadArguments, match=r"argument 'n' of t is datetime, which needs msgspec: .*\[tasks\]"):
         PlainCodec("t", fields(n=datetime.datetime))
 
 
@@ -222,29 +221,22 @@ def test_what_a_function_returns_becomes_bytes_of_every_type():
     assert [encoded_result(value) for value in (None, b"x", strange)] == [None, b"x", strange]
 
 
-@pytest.mark.stress
-def test_tasks_of_plain_types_do_without_msgspec():
-    code = """
-import sys
-sys.modules["msgspec"] = None  # as if it were not installed
-from datetime import datetime
-from pywheel import BadJob, JobQueue
-from pywheel.testing import run_due
-queue = JobQueue("memory:")
-@queue.task()
-def close(order_id: int, note: str | None = None) -> None:
-    print(order_id, note)
-@queue.task()
-def at(when: datetime) -> None: ...
-close.put(7, note="late")
-assert run_due(queue) == 1
-for wrong in (lambda: at.put(datetime.now()), lambda: close.put("7")):
-    try:
-        wrong()
-    except BadJob as error:
-        print(error)
-"""
-    lines = run_well("-c", code).splitlines()
-    assert lines[0] == "7 late"
-    assert "needs msgspec: pip install 'pywheel-timer[tasks]'" in lines[1]
-    assert "argument 'order_id' of __main__.close must be int: Expected `int`, got `str`" in lines[2]
+def test_tasks_of_plain_types_do_without_msgspec(monkeypatch):
+    monkeypatch.setitem(sys.modules, "msgspec", None)  # as if it were not installed
+    seen = []
+    with JobQueue("memory:") as queue:
+
+        @queue.task()
+        def close(order_id: int, note: str | None = None) -> None:
+            seen.append((order_id, note))
+
+        @queue.task()
+        def at(when: datetime.datetime) -> None: ...
+
+        close.put(7, note="late")
+        assert run_due(queue) == 1
+        with pytest.raises(BadArguments, match=r"needs msgspec: pip install 'pywheel-timer\[tasks\]'$"):
+            at.put(datetime.datetime.now())
+        with pytest.raises(BadArguments, match=r"'order_id' of .*close must be int: Expected `int`, got `str`"):
+            close.put("7")
+    assert seen == [(7, "late")]

@@ -143,7 +143,7 @@ def answered(answer):
 
 
 class Policy(RetryPolicy):
-    """A policy of somebody's own. Its constructor does not call RetryPolicy's."""
+    """A policy of somebody's own."""
 
     max_attempts = 5
     delays = (10, 20, 20)
@@ -156,9 +156,18 @@ class Policy(RetryPolicy):
 
 
 def test_a_policy_of_ones_own_is_asked_and_needs_no_constructor():
-    own = handler(retry=Policy(86_400_000))
+    class Nightly(RetryPolicy):
+        max_attempts = 30
+        delays = (86_400_000,)
+
+        def delay(self, attempt):
+            return 86_400_000
+
+    own = handler(retry=Nightly())
     assert ending(own, JOB, ValueError("no")).delay == 86_400_000
-    assert (own.policy.max_attempts, own.policy.backoff) == (5, (10, 20))
+    assert (own.policy.max_attempts, own.policy.backoff) == (30, (86_400_000,))
+    own = handler(retry=Policy(1_234)).policy
+    assert (own.max_attempts, own.backoff) == (5, (10, 20))
 
 
 @pytest.mark.parametrize(

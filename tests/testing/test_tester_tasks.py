@@ -75,7 +75,8 @@ def test_tasks_run_by_the_clock_plain_and_async(tester, queue):
     assert seen[1:] == [(6, 4_200)]
 
 
-def test_a_dead_job_is_told_also_in_a_coroutine(tester, queue, caplog):
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_a_dead_job_is_told_wherever_the_test_runs(tester, queue, coroutine, caplog):
     seen = []
 
     @queue.on_dead
@@ -89,6 +90,9 @@ def test_a_dead_job_is_told_also_in_a_coroutine(tester, queue, caplog):
 
     queue.handler("t", retry=Fixed("1m", attempts=1))(lambda job: 1 / 0)
     queue.put("t")
-    assert asyncio.run(tester.arun_due()) == 1
+    if coroutine:
+        assert asyncio.run(tester.arun_due()) == 1
+    else:
+        assert tester.run_due() == 1
     assert seen == ["ZeroDivisionError: division by zero"]
     assert "on_dead failed" in caplog.text
