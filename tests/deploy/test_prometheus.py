@@ -3,20 +3,16 @@
 import contextlib
 import json
 import re
-import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from pywheel import Fixed, JobQueue
 from pywheel.observe.endpoint import Endpoint
-from pywheel.observe.tally import Labels
-from pywheel.server.live import Reader
-from pywheel.server.metrics import exposition
 from tests.deploy.test_board import EXPRESSIONS
 from tests.deploy.tools import DEPLOY, PROMTOOL, Prometheus, checked
 from tests.jobs.waiting import finished, until, working
+from tests.server.page.site import Site
+from tests.stores.cluster import free_ports
 from tests.stores.servers import started
 
 pytestmark = pytest.mark.servers
@@ -55,42 +51,12 @@ def test_every_expression_of_the_board_is_promql(tmp_path):
     assert f"{len(rules)} rules found" in checked(PROMTOOL, "check", "rules", str(file))
 
 
-@contextlib.contextmanager
-def exporting(queue):
-    """Serve what `exposition` says, as the service does."""
-    reader, labels = Reader(lambda: queue.store), Labels()
-
-    class Exporter(BaseHTTPRequestHandler):
-        def do_GET(self):
-            content_type, text = exposition(queue, reader.look(set()), labels, self.headers.get("Accept", ""))
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
 def test_a_real_prometheus_scrapes_a_worker_and_an_exporter_and_its_alerts_fire(tmp_path):
-    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue, exporting(queue) as exporter:
+    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue, contextlib.ExitStack() as stack:
+        exporter = Site(queue)
+        stack.callback(exporter.stop)
         endpoint = Endpoint(queue.events, 0)
+        stack.callback(endpoint.close)
         queue.handler("good")(lambda job: None)
 
         @queue.handler("bad", retry=Fixed("1ms", attempts=1))
@@ -98,22 +64,23 @@ def test_a_real_prometheus_scrapes_a_worker_and_an_exporter_and_its_alerts_fire(
             raise ValueError("no")
 
         worker = "{}:{}".format(*endpoint.address)
-        configuration = CONFIGURATION.format(worker=worker, exporter=exporter)
-        with contextlib.ExitStack() as stack:
-            run = contextlib.contextmanager(started)
-            prometheus = stack.enter_context(run(Prometheus, configuration, RULES.read_text(), free_port()))
-            with working(queue):
-                for id in [*(queue.put("good") for _ in range(5)), queue.put("bad")]:
-                    finished(queue, id)
-                until(lambda: set(prometheus.query("up").values()) == {1.0} and len(prometheus.query("up")) == 2)
-                until(lambda: 5.0 in prometheus.query('sum(pywheel_jobs_done_total{job="workers"})').values())
-                until(lambda: 1.0 in prometheus.query('pywheel_jobs{topic="bad", state="dead"}').values())
-                until(lambda: 1.0 in prometheus.query("pywheel_workers").values())
-                [late] = prometheus.query(
-                    "histogram_quantile(0.99, sum by (le) (pywheel_job_lateness_seconds_bucket))"
-                ).values()
-                assert 0 < late < 60
-            queue.put("nobody")
-            pending = 'ALERTS{alertname="PywheelTopicWithoutWorker", topic="nobody"}'
-            until(lambda: prometheus.query(pending))
-        endpoint.close()
+        configuration = CONFIGURATION.format(worker=worker, exporter=f"127.0.0.1:{exporter.port}")
+        [port] = free_ports(1)
+        run = contextlib.contextmanager(started)
+        prometheus = stack.enter_context(run(Prometheus, configuration, RULES.read_text(), port))
+        with working(queue):
+            for id in [*(queue.put("good") for _ in range(5)), queue.put("bad")]:
+                finished(queue, id)
+            until(lambda: list(prometheus.query("up").values()) == [1.0, 1.0])
+            for expression, value in (
+                ('sum(pywheel_jobs_done_total{job="workers"})', 5.0),
+                ('pywheel_jobs{topic="bad", state="dead", job="store"}', 1.0),
+                ("pywheel_workers", 1.0),
+            ):
+                until(lambda wanted=value, asked=expression: wanted in prometheus.query(asked).values())
+            [late] = prometheus.query(
+                "histogram_quantile(0.99, sum by (le) (pywheel_job_lateness_seconds_bucket))"
+            ).values()
+            assert 0 < late < 60
+        queue.put("nobody")
+        until(lambda: prometheus.query('ALERTS{alertname="PywheelTopicWithoutWorker", topic="nobody"}'))

@@ -90,6 +90,11 @@ class Exchange:
         self._takes = takes
         self.request = asyncio.ensure_future(app(asked, self._receive, self._send))
 
+    async def close(self):
+        """End the request, as a server does when its client has gone."""
+        self.request.cancel()
+        await asyncio.wait([self.request])
+
     async def _receive(self):
         if self._left:
             return self._left.pop()

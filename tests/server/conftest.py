@@ -4,7 +4,8 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.server.tokens import Tokens
-from pywheel.testing import ManualClock
+from pywheel.stores import open
+from pywheel.testing import FaultyStore, ManualClock
 from tests.server.client import Api, Process
 
 
@@ -40,6 +41,14 @@ def stored(any_url, serving):
 
 
 @pytest.fixture
+def faulty(tmp_path, serving):
+    """Return what makes a service of a store on disk that may be sent away; it is there again at the end."""
+    with open(f"sqlite:///{tmp_path}/secret.db") as inner, JobQueue(FaultyStore(inner)) as queue:
+        yield lambda **options: serving(queue, **options)
+        queue.store.away = False
+
+
+@pytest.fixture
 def guarded(serving):
     """A service that wants tokens."""
     return serving(access="tokens")
@@ -57,7 +66,7 @@ def bearing(guarded, queue):
     return give
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """An open server in a process of its own, with a store on disk."""
     with Process(tmp_path_factory.mktemp("server"), "--open") as server:

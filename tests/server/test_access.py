@@ -135,23 +135,26 @@ def test_a_search_tells_nothing_of_other_topics_by_where_it_goes_on(bearing):
     assert second["next"] is None
 
 
-def test_a_stream_ends_when_its_token_is_removed(guarded, queue):
+@pytest.mark.parametrize("path", ["/v1/events", "/live"])
+def test_a_stream_ends_when_its_token_is_removed(guarded, queue, monkeypatch, path):
+    monkeypatch.setattr("pywheel.server.page.feed._TRUSTED", 0.0)
+    guarded.context.live.every = 0.05
     tokens = Tokens(queue.store)
     secret = tokens.add(["read"])
 
     async def scene():
-        asked = scope("/v1/events", headers=[(b"authorization", b"Bearer " + secret.encode())])
-        stream = Exchange(guarded.app, asked)
+        headers = [(b"authorization", f"Bearer {secret}".encode()), (b"cookie", f"pywheel_token={secret}".encode())]
+        stream = Exchange(guarded.app, scope(path, headers=headers))
         while len(stream.sent) < 2:
             await asyncio.sleep(0.001)
         tokens.remove(secret.split("_")[1])
         guarded.context.access._known.clear()  # as seconds later
-        queue.cancel(queue.put("mail"))
+        queue.cancel(queue.put("secret"))
         await asyncio.wait_for(stream.request, 60)
         return stream.sent
 
     sent = guarded.run(scene())
-    assert not any(b"mail" in message.get("body", b"") for message in sent)
+    assert not any(b"secret" in message.get("body", b"") for message in sent)
     assert sent[-1].get("more_body", False) is False
 
 

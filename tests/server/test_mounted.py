@@ -89,8 +89,7 @@ def test_a_service_goes_on_in_another_loop_with_reserves_that_wait_and_streams(q
         await queue.aio.put("mail")
         await asyncio.wait_for(waits.request, 60)
         assert waits.sent[0]["status"] == 200
-        stream.request.cancel()
-        await asyncio.wait([stream.request])
+        await stream.close()
         if ends == "the server, which drains":
             service.state.context.stopping.set()
 

@@ -1,11 +1,14 @@
 """Each invalid request gets a problem that says how to mend it, and changes nothing."""
 
 import asyncio
+import re
 
 import pytest
 
 from pywheel.client.schedules import AsyncSchedules
 from pywheel.server import Limits
+from pywheel.server.problems import KINDS
+from tests.docs.pages import text
 from tests.server.client import problem
 
 JSON = {"content-type": "application/json"}
@@ -21,51 +24,48 @@ def nothing_is_put(queue):
     assert queue.jobs.list() == []
 
 
-@pytest.mark.parametrize(
-    ("content", "kind", "pointer"),
-    [
-        (b"", "bad-json", None),
-        (b"{", "bad-json", None),
-        (b"\xff\xfe{}", "bad-json", None),
-        (b'{"topic": "\xff"}', "bad-json", None),
-        (b'{"topic": "a", "body": "\xff"}', "bad-body", "#/body"),
-        (b'{"topic": "a", "body": "\\ud800"}', "bad-json", None),
-        (b'{"topic": "a", "body": NaN}', "bad-json", None),
-        (b"[]", "bad-body", "#"),
-        (b"7", "bad-body", "#"),
-        (b"{}", "bad-body", "#/topic"),
-        (b'{"topic": ""}', "bad-body", "#/topic"),
-        (b'{"topic": 7}', "bad-body", "#/topic"),
-        (b'{"topic": null}', "bad-body", "#/topic"),
-        (b'{"topic": "' + b"x" * 16_385 + b'"}', "bad-body", "#/topic"),
-        (b'{"topic": "a", "colour": 1}', "bad-body", "#/colour"),
-        (b'{"topic": "a", "a/b~c": 1}', "bad-body", "#/a~1b~0c"),
-        (b'{"topic": "a", "delay": "soon"}', "bad-body", "#"),
-        (b'{"topic": "a", "delay": true}', "bad-body", "#/delay"),
-        (b'{"topic": "a", "delay": 1e300}', "bad-body", "#"),
-        (b'{"topic": "a", "delay": "9999999d"}', "bad-body", "#"),
-        (b'{"topic": "a", "at": "2040-01-01T00:00:00"}', "bad-body", "#/at"),
-        (b'{"topic": "a", "at": "tomorrow"}', "bad-body", "#/at"),
-        (b'{"topic": "a", "at": "1066-10-14T00:00:00Z"}', "bad-body", "#"),
-        (b'{"topic": "a", "at": "2040-01-01T00:00:00Z", "delay": 1}', "bad-body", "#"),
-        (b'{"topic": "a", "key": ""}', "bad-body", "#/key"),
-        (b'{"topic": "a", "replace": 1}', "bad-body", "#/replace"),
-        (b'{"topic": "a", "ttr": 0}', "bad-body", "#"),
-        (b'{"topic": "a", "max_attempts": 0}', "bad-body", "#/max_attempts"),
-        (b'{"topic": "a", "max_attempts": 1.5}', "bad-body", "#/max_attempts"),
-        (b'{"topic": "a", "max_attempts": 1000001}', "bad-body", "#/max_attempts"),
-        (b'{"topic": "a", "headers": []}', "bad-body", "#/headers"),
-        (b'{"topic": "a", "headers": {"b": 1}}', "bad-body", "#/headers"),
-        (b'{"topic": "a", "body": 1, "body_base64": "AA=="}', "bad-body", "#/body_base64"),
-        (b'{"topic": "a", "body_base64": "A"}', "bad-body", "#/body_base64"),
-        (b'{"topic": "a", "body_base64": "A-_="}', "bad-body", "#/body_base64"),
+NO_JSON = [
+    b"", b"{", b"\xff\xfe{}", b'{"topic": "\xff"}', b'{"topic": "a", "body": "\\ud800"}',
+    b'{"topic": "a", "body": NaN}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", NO_JSON)
+def test_what_is_no_json_is_told_so(api, content):
+    assert problem(send(api, content)) == "bad-json"
+
+
+# of a job of the topic a, by the field that is named
+WRONG = {
+    "#/topic": [b'"topic": ""', b'"topic": 7', b'"topic": null', b'"topic": "%s"' % (b"x" * 16_385)],
+    "#/body": [b'"body": "\xff"'],
+    "#/colour": [b'"colour": 1'],
+    "#/a~1b~0c": [b'"a/b~c": 1'],
+    "#": [
+        b'"delay": "soon"', b'"delay": 1e300', b'"delay": "9999999d"', b'"at": "1066-10-14T00:00:00Z"',
+        b'"at": "2040-01-01T00:00:00Z", "delay": 1', b'"ttr": 0',
     ],
-)
-def test_a_wrong_field_is_named(api, content, kind, pointer):
+    "#/delay": [b'"delay": true'],
+    "#/at": [b'"at": "2040-01-01T00:00:00"', b'"at": "tomorrow"'],
+    "#/key": [b'"key": ""'],
+    "#/replace": [b'"replace": 1'],
+    "#/max_attempts": [b'"max_attempts": 0', b'"max_attempts": 1.5', b'"max_attempts": 1000001'],
+    "#/headers": [b'"headers": []', b'"headers": {"b": 1}'],
+    "#/body_base64": [b'"body": 1, "body_base64": "AA=="', b'"body_base64": "A"', b'"body_base64": "A-_="'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        (b"[]", "#"), (b"7", "#"), (b"{}", "#/topic"),
+        *((b'{"topic": "a", %s}' % field, pointer) for pointer, fields in WRONG.items() for field in fields),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_named(api, content, pointer):
     answer = send(api, content)
-    assert problem(answer) == kind
-    if pointer is not None:
-        assert answer.json()["errors"][0]["pointer"] == pointer
+    assert problem(answer) == "bad-body"
+    assert answer.json()["errors"][0]["pointer"] == pointer
 
 
 LONG = "1h " * 700_000
@@ -76,16 +76,12 @@ def test_a_duration_that_is_too_long_to_be_read_is_refused_and_says_how_long_it_
     [job] = api.reserve("mail")
     one, claim = f"jobs/{job['id']}", f"claims/{job['receipt']}"
     for path, body in (
-        ("jobs", {"topic": "a", "delay": LONG}),
-        ("jobs", {"topic": "a", "ttr": LONG}),
+        *(("jobs", {"topic": "a", **words}) for words in ({"delay": LONG}, {"ttr": LONG})),
         ("jobs", {"topic": "a", "key": "k", "dedupe_for": LONG}),
         ("jobs/batch", {"jobs": [{"topic": "a", "delay": LONG}]}),
         ("jobs/retry", {"topic": "a", "delay": LONG}),
-        (f"{one}/retry", {"delay": LONG}),
-        (f"{one}/reschedule", {"delay": LONG}),
-        ("reserve", {"topics": ["a"], "wait": LONG}),
-        ("reserve", {"topics": ["a"], "ttr": LONG}),
-        (f"{claim}/nack", {"delay": LONG}),
+        *((path, {"delay": LONG}) for path in (f"{one}/retry", f"{one}/reschedule", f"{claim}/nack")),
+        *(("reserve", {"topics": ["a"], field: LONG}) for field in ("wait", "ttr")),
         (f"{claim}/touch", {"ttr": LONG}),
     ):
         answer = api("POST", f"/v1/{path}", json=body)
@@ -170,21 +166,14 @@ def test_a_body_that_does_not_arrive_in_time_is_refused(serving):
 
 
 @pytest.mark.parametrize(
-    ("wish", "pointer"),
+    ("field", "value"),
     [
-        ({"topics": []}, "#/topics"),
-        ({"topics": "mail"}, "#/topics"),
-        ({"limit": 0}, "#/limit"),
-        ({"limit": 1001}, "#/limit"),
-        ({"wait": "-1s"}, "#/wait"),
-        ({"ttr": 0}, "#/ttr"),
-        ({"worker": ""}, "#/worker"),
+        ("topics", []), ("topics", "mail"), ("limit", 0), ("limit", 1001), ("wait", "-1s"), ("ttr", 0), ("worker", ""),
     ],
-)
-def test_a_wrong_wish_of_reserve_is_named(api, wish, pointer):
-    answer = api("POST", "/v1/reserve", json={"topics": ["a"], **wish})
-    assert problem(answer) == "bad-body"
-    assert answer.json()["errors"][0]["pointer"] == pointer
+)  # fmt: skip
+def test_a_wrong_wish_of_reserve_is_named(api, field, value):
+    answer = api("POST", "/v1/reserve", json={"topics": ["a"], field: value})
+    assert (problem(answer), answer.json()["errors"][0]["pointer"]) == ("bad-body", f"#/{field}")
 
 
 def test_more_jobs_than_a_batch_may_have_are_refused(api):
@@ -209,9 +198,8 @@ def test_an_empty_object_is_taken_where_no_body_is_needed(api):
     """Generated clients of some languages always send one."""
     id = api.put("mail")
     [job] = api.reserve("mail")
-    assert send(api, b"{}", f"/v1/claims/{job['receipt']}/release").status_code == 204
-    assert send(api, b"{}", f"/v1/jobs/{id}/cancel").status_code == 204
-    assert send(api, b"{}", f"/v1/jobs/{id}/retry").status_code == 204
+    for path in (f"claims/{job['receipt']}/release", f"jobs/{id}/cancel", f"jobs/{id}/retry"):
+        assert send(api, b"{}", f"/v1/{path}").status_code == 204
     assert api("DELETE", f"/v1/jobs/{id}").status_code == 204
 
 
@@ -268,3 +256,9 @@ def test_every_answer_has_the_id_of_its_request_unless_that_could_hurt_a_log(api
     for id in ("", "a b", "x" * 129, "a\u00e9"):
         [own] = api("GET", path, headers={"x-request-id": id.encode()}).headers.get_list("x-request-id")
         assert own != id
+
+
+def test_every_kind_of_problem_is_listed_in_the_docs_with_its_status():
+    rows = re.findall(r"^\| (\d{3}) \| (`.*`) \|$", text("docs/server.md"), re.MULTILINE)
+    listed = {name: int(status) for status, names in rows for name in re.findall(r"`([a-z0-9-]+)`", names)}
+    assert listed == {name: kind.status for name, kind in KINDS.items()}

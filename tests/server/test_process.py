@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import threading
+import time
 import types
 from itertools import pairwise
 
@@ -47,8 +48,8 @@ def answer_of(content):
     return int(head.split()[1]), json.loads(body) if body else None
 
 
-def answers_to(server, *parts, closed=b""):
-    """Return all that the server answers to bytes; `closed` if it closes while more comes: TCP may drop its answer."""
+def answers_to(server, *parts):
+    """Return all that the server answers to bytes; nothing if it closes while more comes: TCP may drop its answer."""
     with server.raw() as connection:
         with contextlib.suppress(OSError):
             for part in parts:
@@ -57,7 +58,7 @@ def answers_to(server, *parts, closed=b""):
         try:
             return read_all(connection)
         except OSError:
-            return closed
+            return b""
 
 
 @pytest.mark.parametrize(
@@ -176,6 +177,27 @@ def test_a_thousand_idle_connections_hinder_nobody(server):
         for _ in range(1_000):
             idle.enter_context(server.raw())
         assert server("POST", "/v1/jobs", json={"topic": "beside"}).status_code == 201
+
+
+WISH = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n"
+
+
+@pytest.mark.parametrize(("name", "apart"), [(b"Upgrade", True), (b"upgrade", False), (b"UPGRADE", False)])
+def test_a_wish_for_another_protocol_is_passed_over(server, name, apart):
+    """As Java's client has it with each request: it is answered in HTTP/1.1."""
+    body = b'{"topic": "mail",\r\n"body": "\\r\\nUpgrade: h2c"}'
+    head = HEAD + WISH + name + b": h2c\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with server.raw() as connection:
+        for _ in range(2):  # and the connection goes on
+            for part in (head, body) if apart else (head + body,):
+                connection.sendall(part)
+                time.sleep(0.05)
+            answer = connection.recv(4096)
+            while not answer.endswith(b"}"):
+                answer += connection.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 201 "), answer
+    id = answer.rpartition(b'{"id":"')[2].partition(b'"')[0].decode()
+    assert server("GET", f"/v1/jobs/{id}").json()["body"] == "\r\nUpgrade: h2c"
 
 
 # ---- its end --------------------------------------------------------------------------------------------------------

@@ -6,10 +6,8 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.server.tokens import Tokens
-from pywheel.stores import open
-from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
-from tests.server.client import Api, Process
+from tests.server.client import Process
 
 MADE_UP = "pw_" + "0" * 12 + "_" + "x" * 43
 DETAIL = "on purpose"  # of the error of the store
@@ -27,6 +25,7 @@ REQUESTS = [
     ("GET", "/jobs", {}), ("GET", "/jobs/1", {}), ("GET", "/dead", {}), ("GET", "/outlets", {}),
     ("GET", "/schedules", {}), ("GET", "/sign-in", {}),
     ("POST", "/sign-in", {"content": f"token={MADE_UP}", "headers": FORM}),
+    ("POST", "/sign-in", {"content": "token=x", "headers": {**FORM, "origin": "https://elsewhere.example"}}),
     ("POST", "/topics", {"content": "topic=a&action=pause", "headers": FORM}),
     ("POST", "/jobs/1", {"content": "action=cancel", "headers": FORM}),
     ("POST", "/jobs", {"content": "action=cancel", "headers": FORM}),
@@ -42,53 +41,37 @@ def bearing(secret, words):
     }
 
 
-@pytest.fixture
-def store(tmp_path):
-    with open(f"sqlite:///{tmp_path}/secret.db") as inner:
-        yield FaultyStore(inner)
-
-
 @pytest.mark.parametrize("known", [False, True], ids=["a made-up token", "a good token"])
-def test_nobody_is_told_where_the_store_is_while_it_is_away(store, known, caplog):
-    with JobQueue(store) as queue:
-        secret = Tokens(store).add(["admin"]) if known else MADE_UP
-        api = Api(queue, access="tokens")
-        try:
-            for method, path, words in REQUESTS:
-                store.away = False
-                if known:  # the store goes away behind the look at the token
-                    assert api("GET", "/v1/topics", **bearing(secret, {})).status_code == 200
-                store.away = True
-                answer = api(method, path, **bearing(secret, words))
-                said = answer.text + repr(answer.headers)
-                assert DETAIL not in said, (method, path)
-                if not known or not path.startswith("/v1"):
-                    assert "secret.db" not in said.replace(store.url, "", known), (method, path)  # a footer
-        finally:
-            store.away = False
-            api.close()
+def test_nobody_is_told_where_the_store_is_while_it_is_away(faulty, known, caplog):
+    api = faulty(access="tokens")
+    store = api.queue.store
+    secret = Tokens(store).add(["admin"]) if known else MADE_UP
+    for method, path, words in REQUESTS:
+        store.away = False
+        if known:  # the store goes away behind the look at the token
+            assert api("GET", "/v1/topics", **bearing(secret, {})).status_code == 200
+        store.away = True
+        answer = api(method, path, **bearing(secret, words))
+        said = answer.text + repr(answer.headers)
+        assert DETAIL not in said, (method, path)
+        if not known or not path.startswith("/v1"):
+            assert "secret.db" not in said.replace(store.url, "", known), (method, path)  # a footer
     assert DETAIL in caplog.text
 
 
-def test_who_is_alone_with_an_open_server_is_told_why(store):
-    with JobQueue(store) as queue:
-        api = Api(queue)
-        store.away = True
-        assert DETAIL in api("GET", "/v1/counts").json()["detail"]
-        assert DETAIL in api("GET", "/readyz").json()["detail"]
-        store.away = False
-        api.close()
+def test_who_is_alone_with_an_open_server_is_told_why(faulty):
+    api = faulty()
+    api.queue.store.away = True
+    for path in ("/v1/counts", "/readyz"):
+        assert DETAIL in api("GET", path).json()["detail"]
 
 
-def test_the_log_says_once_a_second_why_a_store_is_away(store, caplog):
+def test_the_log_says_once_a_second_why_a_store_is_away(faulty, caplog):
     """However many ask."""
-    with JobQueue(store) as queue:
-        api = Api(queue, access="tokens")
-        store.away = True
-        for number in range(50):
-            api("GET", "/v1/topics", headers={"authorization": f"Bearer {MADE_UP[:-2]}{number:02}"})
-        store.away = False
-        api.close()
+    api = faulty(access="tokens")
+    api.queue.store.away = True
+    for number in range(50):
+        api("GET", "/v1/topics", headers={"authorization": f"Bearer {MADE_UP[:-2]}{number:02}"})
     assert 1 <= caplog.text.count(DETAIL) < 25
 
 

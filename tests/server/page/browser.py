@@ -48,10 +48,10 @@ class Browser:
         self._stack = contextlib.ExitStack()
         self.errors = []
 
-    def person(self, site, *, token=None, scheme="light", viewport=None, script=True):
+    def person(self, site, scheme="light", viewport=WIDE, *, token=None, script=True):
         """Return a page of somebody who has opened nothing yet."""
         context = self._chromium.new_context(
-            base_url=site.url, color_scheme=scheme, viewport=viewport or WIDE, java_script_enabled=script,
+            base_url=site.url, color_scheme=scheme, viewport=viewport, java_script_enabled=script,
             timezone_id="Europe/Zurich", locale="en-GB",
         )  # fmt: skip
         self._stack.callback(context.close)

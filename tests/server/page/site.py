@@ -136,6 +136,15 @@ def said(client, answer):
     return found[1] if found else ""
 
 
+def typed(text):
+    """Return what the fields of a form have in them, by name."""
+    fields = dict(re.findall(r'<input (?:id="\w+"|type="hidden") name="(\w+)" value="([^"]*)"', text))
+    fields |= dict(re.findall(r'<textarea id="(\w+)"[^>]*>\n(.*?)</textarea>', text, re.DOTALL))
+    for name, options in re.findall(r'<select id="(\w+)" name="\w+">(.*?)</select>', text):
+        fields[name] = "".join(re.findall(r'<option value="(\w*)" selected>', options))
+    return {name: html.unescape(value) for name, value in fields.items() if name not in ("next", "form")}
+
+
 def buttons(text):
     """Return the actions that a page offers."""
     found = re.findall(r'<button[^>]* name="(action|delay)" value="(\w+)"', text)

@@ -53,8 +53,21 @@ def browser(launched):
 
 
 @pytest.fixture
-def person(browser, site):
-    return browser.person(site)
+def look():
+    """The scheme and the size of a person's screen."""
+    return "light", chromium.WIDE
+
+
+@pytest.fixture
+def person(browser, site, look):
+    """Somebody on the open site."""
+    return browser.person(site, *look)
+
+
+@pytest.fixture
+def stranger(browser, guarded, look):
+    """Somebody on the site with tokens."""
+    return browser.person(guarded, *look)
 
 
 @pytest.fixture
@@ -83,6 +96,12 @@ def is_live(page):
     page.locator("#stream.live").wait_for()
 
 
+def opened(page, path="/"):
+    """Open a page that is live."""
+    page.goto(path)
+    is_live(page)
+
+
 def told_by_the_stream(page):
     """Return once the stream has told the page something more."""
     before = page.evaluate("document.querySelector('[data-clock]').textContent")
@@ -94,7 +113,7 @@ def told_by_the_stream(page):
 
 # A phone shows less than a screen, in the same colours.
 LOOKS = pytest.mark.parametrize(
-    ("scheme", "viewport"),
+    "look",
     [("light", chromium.PHONE), ("light", chromium.WIDE), ("dark", chromium.WIDE)],
     ids=["light phone", "light screen", "dark screen"],
 )
@@ -106,8 +125,7 @@ def looks_well(page, axe):
 
 
 @LOOKS
-def test_axe_finds_nothing_on_any_page_and_each_fits_its_screen(shop, browser, site, axe, scheme, viewport):
-    person = browser.person(site, scheme=scheme, viewport=viewport)
+def test_axe_finds_nothing_on_any_page_and_each_fits_its_screen(shop, person, axe):
     ids = {job.state: job.id for job in shop.jobs.list()}
     for path in [
         "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
@@ -115,9 +133,9 @@ def test_axe_finds_nothing_on_any_page_and_each_fits_its_screen(shop, browser, s
         "/schedules", "/workers", "/outlets", "/coming", "/charts", "/schedules/form", "/schedules/form?name=weekly",
         "/put", *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
     ]:  # fmt: skip
-        person.goto(site.url + path)
+        person.goto(path)
         looks_well(person, axe)
-    person.goto(site.url + "/jobs?topic=order.expire")
+    person.goto("/jobs?topic=order.expire")
     person.select_option("#scope", "all")
     person.get_by_role("button", name="Delete…").click()
     looks_well(person, axe)
@@ -130,14 +148,13 @@ def test_axe_finds_nothing_on_any_page_and_each_fits_its_screen(shop, browser, s
 
 
 @LOOKS
-def test_axe_finds_nothing_on_the_form_to_sign_in(browser, guarded, axe, scheme, viewport):
-    person = browser.person(guarded, scheme=scheme, viewport=viewport)
-    person.goto(guarded.url + "/jobs")
-    looks_well(person, axe)
-    person.get_by_label("Token").fill("wrong")
-    person.keyboard.press("Enter")
-    person.get_by_role("alert").wait_for()
-    looks_well(person, axe)
+def test_axe_finds_nothing_on_the_form_to_sign_in(stranger, axe):
+    stranger.goto("/jobs")
+    looks_well(stranger, axe)
+    stranger.get_by_label("Token").fill("wrong")
+    stranger.keyboard.press("Enter")
+    stranger.get_by_role("alert").wait_for()
+    looks_well(stranger, axe)
 
 
 def test_nothing_that_a_job_says_is_run(queue, browser, site):
@@ -148,11 +165,10 @@ def test_nothing_that_a_job_says_is_run(queue, browser, site):
     person = browser.person(site)
     person.on("dialog", lambda dialog: browser.errors.append(f"a dialog: {dialog.message}"))
     for path in ("/", "/jobs", "/dead", f"/jobs/{id}", f"/jobs/{id + 1}", "/coming"):
-        person.goto(site.url + path)
+        person.goto(path)
         assert person.locator("img").count() == 0
         assert person.locator("script:not([src])").count() == 0
-    person.goto(site.url + "/")
-    is_live(person)
+    opened(person)
     told_by_the_stream(person)
     assert person.locator("img").count() == 0
     person.get_by_role("link", name=NASTY).first.click()
@@ -162,10 +178,9 @@ def test_nothing_that_a_job_says_is_run(queue, browser, site):
 # ---- it is live ------------------------------------------------------------------------------------------------------
 
 
-def test_what_happens_is_seen_without_doing_anything(queue, person, site):
+def test_what_happens_is_seen_without_doing_anything(queue, person):
     queue.put("mail", b"", delay=600)
-    person.goto(site.url)
-    is_live(person)
+    opened(person)
     queue.put_many([queue.job("shop", b"", delay=30) for _ in range(1234)])
     row(person, "shop").get_by_text("1\u202f234").wait_for()
     person.locator('.plot[data-counts*="1234"], .plot[data-counts*="1000"]').first.wait_for()
@@ -173,8 +188,7 @@ def test_what_happens_is_seen_without_doing_anything(queue, person, site):
 
 def test_an_open_page_finds_its_server_again(queue, person, site):
     queue.put("mail", b"", delay=600)
-    person.goto(site.url)
-    is_live(person)
+    opened(person)
     site.stop()
     person.locator("#stream.away").wait_for()
     queue.put("shop.new", b"", delay=600)
@@ -188,8 +202,7 @@ def test_a_store_that_does_not_answer_is_said_on_open_pages(browser, sites):
     queue.put("mail", b"", delay=600)
     site = sites(queue)
     person = browser.person(site)
-    person.goto(site.url)
-    is_live(person)
+    opened(person)
     queue.close()
     person.get_by_text("The store does not answer").wait_for()
     assert row(person, "mail").count() == 1
@@ -198,13 +211,12 @@ def test_a_store_that_does_not_answer_is_said_on_open_pages(browser, sites):
 def test_two_people_see_what_the_other_does(shop, browser, site):
     one, other = browser.person(site), browser.person(site)
     for page in (one, other):
-        page.goto(site.url)
-        is_live(page)
+        opened(page)
     row(one, "mail.send").get_by_role("button", name="Pause").click()
     row(other, "mail.send").get_by_text("paused").wait_for()
     id = shop.jobs.list(topic="mail.send")[0].id
     for page in (one, other):
-        page.goto(f"{site.url}/jobs/{id}")
+        page.goto(f"/jobs/{id}")
     one.get_by_role("button", name="Cancel").click()
     other.locator("#job-state", has_text="cancelled").wait_for()
 
@@ -212,9 +224,9 @@ def test_two_people_see_what_the_other_does(shop, browser, site):
 # ---- actions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_due_now_by_its_button_and_deleted_after_a_yes(queue, person, site):
+def test_a_job_is_due_now_by_its_button_and_deleted_after_a_yes(queue, person):
     id = queue.put("mail", {"a": 1}, delay=60)
-    person.goto(f"{site.url}/jobs/{id}")
+    person.goto(f"/jobs/{id}")
     person.get_by_label("or at (UTC)").fill("2031-02-03T04:05")
     person.get_by_role("button", name="Reschedule").click()
     person.get_by_text("2031-02-03 04:05:00.000 UTC").wait_for()
@@ -230,16 +242,16 @@ def test_a_job_is_due_now_by_its_button_and_deleted_after_a_yes(queue, person, s
     assert queue.jobs.list() == []
 
 
-def test_all_of_a_page_are_selected_at_once(shop, person, site):
-    person.goto(f"{site.url}/jobs?topic=order.expire&state=delayed")
+def test_all_of_a_page_are_selected_at_once(shop, person):
+    person.goto("/jobs?topic=order.expire&state=delayed")
     person.get_by_label("Select all jobs of this page").check()
     person.get_by_role("button", name="Delete…").click()
     person.get_by_role("button", name="Delete 50").click()
     person.get_by_text("50 of 50 jobs deleted").wait_for()
 
 
-def test_a_search_goes_on_as_one_types_and_stands_in_the_address(shop, person, site):
-    person.goto(f"{site.url}/jobs")
+def test_a_search_goes_on_as_one_types_and_stands_in_the_address(shop, person):
+    person.goto("/jobs")
     person.get_by_label("Topic").press_sequentially("shop.notify")
     person.wait_for_url("**/jobs?topic=shop.notify")
     assert person.locator("#found tbody tr").count() == 4
@@ -252,10 +264,9 @@ def test_a_search_goes_on_as_one_types_and_stands_in_the_address(shop, person, s
     person.wait_for_url("**/jobs?topic=shop.notify")
 
 
-def test_a_bar_leads_to_its_jobs(queue, person, site):
+def test_a_bar_leads_to_its_jobs(queue, person):
     queue.put_many([queue.job("mail", b"", delay=1800) for _ in range(7)])
-    person.goto(site.url)
-    is_live(person)
+    opened(person)
     box = person.locator(".plot").nth(1).bounding_box()
     person.mouse.move(box["x"] + box["width"] * 30.5 / 61, box["y"] + 50)
     text = person.locator(".tip").inner_text()
@@ -269,15 +280,15 @@ def test_a_bar_leads_to_its_jobs(queue, person, site):
     assert person.locator("#found tbody tr").count() == 7
 
 
-def test_a_topic_of_100_000_jobs_can_be_read_and_changed(person, queue, site):
+def test_a_topic_of_100_000_jobs_can_be_read_and_changed(person, queue):
     for _ in range(10):
         queue.put_many([queue.job("mail", b"{}", delay=3600 + n % 600) for n in range(10_000)])
-    person.goto(f"{site.url}/jobs?topic=mail")
+    person.goto("/jobs?topic=mail")
     assert person.locator("#found tbody tr").count() == 50
     person.get_by_text("100\u202f000").first.wait_for()
     person.get_by_role("link", name="Next page").click()
     assert person.locator("#found tbody tr").count() == 50
-    person.goto(f"{site.url}/jobs?topic=mail&newest=1")
+    person.goto("/jobs?topic=mail&newest=1")
     assert person.locator("#found tbody tr").first.inner_text().startswith("\t100000")
     person.select_option("#scope", "all")
     person.get_by_role("button", name="Cancel…").click()
@@ -294,8 +305,7 @@ def test_a_token_that_ends_leads_an_open_page_to_the_form(shop, browser, guarded
     monkeypatch.setattr("pywheel.server.page.feed._TRUSTED", 0.0)
     monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
     person = browser.person(guarded, token="viewer")
-    person.goto(guarded.url)
-    is_live(person)
+    opened(person)
     guarded.tokens.pop("viewer")
     person.wait_for_url("**/sign-in?next=/")
 
@@ -307,14 +317,14 @@ def test_without_a_script_all_can_be_read_and_done(shop, browser, guarded):
         person.get_by_role("button", name=name).first.click()
         person.get_by_text(told).wait_for()
 
-    person.goto(guarded.url)
+    person.goto("/")
     person.get_by_label("Token").fill("admin")
     press("Sign in", "mail.send")
-    person.goto(f"{guarded.url}/jobs?topic=order.expire")
+    person.goto("/jobs?topic=order.expire")
     person.locator("#bulk tbody input[type=checkbox]").first.check()
     press("Cancel…", "Cancel 1 job?")
     press("Cancel 1", "1 of 1 jobs cancelled")
-    person.goto(f"{guarded.url}/dead")
+    person.goto("/dead")
     press(re.compile("Retry 3"), "3 retried")
     person.get_by_role("link", name="Jobs", exact=True).click()
     person.get_by_label("Topic").fill("mail.send")
@@ -322,8 +332,8 @@ def test_without_a_script_all_can_be_read_and_done(shop, browser, guarded):
     assert person.locator("#found tbody tr").count() == 1
 
 
-def test_the_keyboard_is_enough(shop, person, site):
-    person.goto(site.url)
+def test_the_keyboard_is_enough(shop, person):
+    person.goto("/")
     person.keyboard.press("Tab")
     assert person.evaluate("document.activeElement.className") == "skip"
     person.keyboard.press("Enter")
@@ -342,8 +352,8 @@ def test_the_keyboard_is_enough(shop, person, site):
     assert person.get_by_label("Topic").input_value() == "g d"
 
 
-def test_times_are_said_in_the_local_zone_too(shop, person, site):
-    person.goto(f"{site.url}/jobs?topic=mail.send")
+def test_times_are_said_in_the_local_zone_too(shop, person):
+    person.goto("/jobs?topic=mail.send")
     time = person.locator("#found time").first
     time.hover()
     person.wait_for_function("document.querySelector('#found time').title.includes('CE')")
@@ -355,15 +365,14 @@ def test_light_and_dark_follow_the_system(shop, browser, site):
     grounds = {}
     for scheme in ("light", "dark"):
         person = browser.person(site, scheme=scheme)
-        person.goto(site.url)
+        person.goto("/")
         grounds[scheme] = person.evaluate("getComputedStyle(document.body).backgroundColor")
     assert grounds["light"] != grounds["dark"]
 
 
-def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person, site):
+def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person):
     queue.put("mail", b"", delay=600)
-    person.goto(site.url)
-    is_live(person)
+    opened(person)
     row(person, "mail").get_by_role("button", name="Pause").focus()
     queue.put("mail", b"", delay=600)
     told_by_the_stream(person)
@@ -371,8 +380,8 @@ def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person,
     assert person.evaluate("document.activeElement.getAttribute('aria-label')") == "Pause mail"
 
 
-def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, person, site, axe):
-    person.goto(f"{site.url}/workers")
+def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, person, axe):
+    person.goto("/workers")
     person.get_by_text("Nothing runs.").wait_for()
     id = queue.put("mail", b"")
     [job] = queue.reserve("mail")
@@ -383,10 +392,9 @@ def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, per
 
 
 @LOOKS
-def test_a_topic_is_limited_by_a_form_on_its_page(queue, browser, site, axe, scheme, viewport):
+def test_a_topic_is_limited_by_a_form_on_its_page(queue, person, axe):
     queue.put("mail", b"", delay=600)
-    person = browser.person(site, scheme=scheme, viewport=viewport)
-    person.goto(f"{site.url}/jobs?topic=mail")
+    person.goto("/jobs?topic=mail")
     person.get_by_text("Limits: as its code says").click()
     person.get_by_label("At once, at most").fill("1")
     person.get_by_label("in each group, up to").fill(":")
@@ -400,11 +408,8 @@ def test_a_topic_is_limited_by_a_form_on_its_page(queue, browser, site, axe, sch
 
 
 @LOOKS
-def test_a_job_is_put_by_a_form_that_keeps_what_was_typed_cloned_and_edited(
-    queue, browser, site, axe, scheme, viewport
-):
-    person = browser.person(site, scheme=scheme, viewport=viewport)
-    person.goto(f"{site.url}/jobs")
+def test_a_job_is_put_by_a_form_that_keeps_what_was_typed_cloned_and_edited(queue, person, axe):
+    person.goto("/jobs")
     person.get_by_role("link", name="Put a job").click()
     person.get_by_label("Topic").fill("shop.mail")
     person.get_by_label("Body").fill('{\n"order": 7}')
@@ -425,9 +430,8 @@ def test_a_job_is_put_by_a_form_that_keeps_what_was_typed_cloned_and_edited(
 
 
 @LOOKS
-def test_all_that_a_search_finds_is_rescheduled(shop, browser, site, axe, scheme, viewport):
-    person = browser.person(site, scheme=scheme, viewport=viewport)
-    person.goto(f"{site.url}/jobs?topic=order.expire")
+def test_all_that_a_search_finds_is_rescheduled(shop, person, axe):
+    person.goto("/jobs?topic=order.expire")
     person.select_option("#scope", "all")
     person.get_by_role("button", name="Reschedule…").click()
     person.get_by_label("Due in").fill("later")
@@ -440,14 +444,12 @@ def test_all_that_a_search_finds_is_rescheduled(shop, browser, site, axe, scheme
 
 
 @LOOKS
-def test_who_is_signed_in_by_a_proxy_sees_under_which_name(shop, browser, guarded, axe, scheme, viewport):
+def test_who_is_signed_in_by_a_proxy_sees_under_which_name(guarded, stranger, axe):
     guarded.context.access.sign_in = ProxySignIn("X-Forwarded-User", ["127.0.0.1"], "operator")
-    person = browser.person(guarded, scheme=scheme, viewport=viewport)
-    person.set_extra_http_headers({"X-Forwarded-User": "ada@example.net"})
-    person.goto(guarded.url)
-    person.get_by_text("ada@example.net, operator").wait_for()
-    is_live(person)
-    looks_well(person, axe)
+    stranger.set_extra_http_headers({"X-Forwarded-User": "ada@example.net"})
+    opened(stranger)
+    stranger.get_by_text("ada@example.net, operator").wait_for()
+    looks_well(stranger, axe)
 
 
 def cancelled(queue, page, id):
@@ -467,7 +469,7 @@ def test_an_open_page_goes_on_after_the_store_was_away(queue, browser, guarded, 
 
     id = queue.put("mail", b"", delay=600 if change is cancelled else 0)
     person = browser.person(guarded, token="viewer")
-    person.goto(guarded.url + path.format(id=id))
+    person.goto(path.format(id=id))
     with monkeypatch.context() as patch:
         patch.setattr(guarded.tokens, "grant", away)
         with person.expect_response(lambda answer: answer.status == 503):

@@ -1,6 +1,5 @@
 """The form that puts a job, and clones one."""
 
-import html
 import re
 
 import pytest
@@ -8,17 +7,7 @@ import pytest
 from pywheel.jobs.bodies import MAGIC
 from pywheel.jobs.job import State
 
-from .site import post, said
-
-
-def typed(text):
-    """Return what the fields of the form say, by name."""
-    values = dict(re.findall(r'<input (?:id="\w+"|type="hidden") name="(\w+)" value="([^"]*)"', text))
-    values.pop("next", None)
-    values.pop("form", None)
-    if found := re.search(r"<textarea[^>]*>\n(.*?)</textarea>", text, re.DOTALL):
-        values["body"] = found[1]
-    return {name: html.unescape(value) for name, value in values.items()}
+from .site import post, said, typed
 
 
 def wrong(text):
