@@ -34,10 +34,17 @@ def api(serving):
 
 
 @pytest.fixture
-def stored(any_url, serving):
+def any_queue(any_url, clock):
+    """A queue on each kind of store; the test moves the time of a store in this process."""
+    options = {"clock": clock} if any_url.startswith(("memory:", "sqlite:")) else {}
+    with JobQueue(any_url, **options) as queue:
+        yield queue
+
+
+@pytest.fixture
+def stored(any_queue, serving):
     """An open service on each kind of store."""
-    with JobQueue(any_url) as queue, contextlib.closing(Api(queue)) as api:
-        yield api
+    return serving(any_queue)
 
 
 @pytest.fixture

@@ -166,18 +166,6 @@ def test_a_job_is_dead_after_the_attempts_that_reserve_names(api, clock):
 # ---- waiting --------------------------------------------------------------------------------------------------------
 
 
-def test_a_reserve_that_waits_gets_a_job_that_is_put_meanwhile(api):
-    async def scene():
-        waits = api.waits("x", "mail")
-        await api.waiting()
-        assert not waits.done()
-        await api.ask("POST", "/v1/jobs", json={"topic": "mail"})
-        return await waits
-
-    answer = api.run(scene())
-    assert [job["topic"] for job in answer.json()["jobs"]] == ["mail"]
-
-
 def test_a_reserve_is_told_that_nothing_came_at_once_or_after_its_wait(api):
     api.put(delay="1h")
     for wait in (0, 0.05):

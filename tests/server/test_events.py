@@ -2,82 +2,86 @@
 
 import asyncio
 import json
-import threading
+import re
 
 import pytest
 
-from tests.jobs.waiting import until
 from tests.server.client import Exchange, scope
 
 
-class Listener:
-    """A stream of events, read by a thread."""
+class Stream(Exchange):
+    """The events of a stream without a socket."""
 
-    def __init__(self, server, last=None, **parameters):
-        self.events = []
-        self._server = server
-        headers = {} if last is None else {"last-event-id": last}
-        self._request = server.client.stream("GET", "/v1/events", params=parameters, headers=headers)
-        self._stream = self._request.__enter__()
-        assert self._stream.headers["content-type"] == "text/event-stream"
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+    def __init__(self, api, last=None, query=b""):
+        headers = [] if last is None else [(b"last-event-id", last)]
+        super().__init__(api.app, scope("/v1/events", query=query, headers=headers))
 
-    def _read(self):
-        event = {}
-        try:
-            for line in self._stream.iter_lines():
-                name, _, value = line.partition(": ")
-                if name in ("event", "id", "data"):
-                    event[name] = value
-                elif not line and event:
-                    self.events.append((event.get("event"), event.get("id"), json.loads(event["data"])))
-                    event = {}
-        except Exception:  # closed
-            pass
-
-    def of(self, kind):
-        return [event for event in list(self.events) if event[0] == kind]
-
-    def close(self):
-        self._stream.close()
+    async def has(self, *words):
+        """Return once these were sent; forget what was sent so far."""
+        while not all(word in (told := b"".join(one.get("body", b"") for one in self.sent)) for word in words):
+            await asyncio.sleep(0.001)
+        self.sent.clear()
+        return told
 
 
-def done(server, topic):
+def events(told, kind):
+    """Return the ids and the contents of the events of a kind."""
+    found = re.findall(rb"event: %s\n(?:id: (\S+)\n)?data: (.*)\n" % kind, told)
+    return [(id, json.loads(data)) for id, data in found]
+
+
+async def done(api, topic):
     """Put a job and do it; return its id."""
-    server("POST", "/v1/jobs", json={"topic": topic})
-    [job] = server("POST", "/v1/reserve", json={"topics": [topic]}).json()["jobs"]
-    server("POST", f"/v1/claims/{job['receipt']}/ack")
+    await api.ask("POST", "/v1/jobs", json={"topic": topic})
+    [job] = (await api.ask("POST", "/v1/reserve", json={"topics": [topic]})).json()["jobs"]
+    await api.ask("POST", f"/v1/claims/{job['receipt']}/ack")
     return job["id"]
 
 
-@pytest.mark.stress
-def test_who_listens_hears_of_ends_and_counts_of_the_topic(server):
-    listener = Listener(server, topic="heard")
-    done(server, "not heard")
-    id = done(server, "heard")
-    until(lambda: listener.of("ended") and any(counts["done"] for _, _, counts in listener.of("counts")))
-    listener.close()
-    [(_, _, job)] = listener.of("ended")
+@pytest.fixture
+def scene(api):
+    """Return what runs a scene, for a minute at most; snapshots follow each other fast."""
+    api.context.live.every = 0.01
+    return lambda coroutine: api.run(asyncio.wait_for(coroutine, 60))
+
+
+def test_who_listens_hears_of_ends_and_counts_of_the_topic(api, clock, scene):
+    async def listens():
+        stream = Stream(api, query=b"topic=heard")
+        await stream.has(b"retry: ")
+        clock.advance(1)
+        ids = [await done(api, topic) for topic in ("not heard", "heard")]
+        told = await stream.has(b"event: ended", b'"done":1')
+        await stream.close()
+        return ids[1], told
+
+    id, told = scene(listens())
+    [(_, job)] = events(told, b"ended")
     assert (job["id"], job["topic"], job["state"], job["worker"]) == (id, "heard", "done", "http")
-    assert {counts["topic"] for _, _, counts in listener.of("counts")} == {"heard"}
+    assert {counts["topic"] for _, counts in events(told, b"counts")} == {"heard"}
 
 
-@pytest.mark.stress
-def test_who_comes_back_hears_what_was_missed_once(server):
-    first = Listener(server, topic="again")
-    done(server, "again")
-    until(lambda: first.of("ended"))
-    first.close()
-    missed = [done(server, "again") for _ in range(3)]
-    second = Listener(server, last=first.of("ended")[0][1], topic="again")
-    later = done(server, "again")
-    until(lambda: any(job["id"] == later for _, _, job in second.of("ended")))
-    second.close()
-    assert [job["id"] for _, _, job in second.of("ended")] == [*missed, later]
-    stranger = Listener(server, last="yesterday")
-    until(lambda: stranger.of("missed"))  # an id that is none
-    stranger.close()
+def test_who_comes_back_hears_what_was_missed_once(api, clock, scene):
+    async def comes_back():
+        first = Stream(api, query=b"topic=again")
+        await first.has(b"retry: ")
+        clock.advance(1)
+        await done(api, "again")
+        [(last, _)] = events(await first.has(b"event: ended"), b"ended")
+        await first.close()
+        clock.advance(1)
+        missed = [await done(api, "again") for _ in range(3)]
+        second = Stream(api, last, query=b"topic=again")
+        missed.append(await done(api, "again"))
+        told = await second.has(b'"id":"%s"' % missed[-1].encode(), b'"done":5')
+        stranger = Stream(api, b"yesterday")  # an id that is none
+        await stranger.has(b"event: missed")
+        for stream in (second, stranger):
+            await stream.close()
+        return missed, told
+
+    missed, told = scene(comes_back())
+    assert [job["id"] for _, job in events(told, b"ended")] == missed
 
 
 @pytest.mark.stress
@@ -87,37 +91,16 @@ def test_the_head_of_a_stream_ends(server, path):
     assert server("GET", "/healthz").status_code == 200
 
 
-class Stream(Exchange):
-    """The events of a stream without a socket."""
-
-    def __init__(self, api, last=None):
-        headers = [] if last is None else [(b"last-event-id", last)]
-        super().__init__(api.app, scope("/v1/events", headers=headers))
-
-    async def has(self, word):
-        """Return once this was sent; forget what was sent so far."""
-        while word not in (told := b"".join(message.get("body", b"") for message in self.sent)):
-            await asyncio.sleep(0.001)
-        self.sent.clear()
-        return told
-
-
 @pytest.mark.parametrize("comes", ["before", "after, by the last event from before"])
-def test_ends_are_told_after_the_clock_was_set_back(api, clock, comes):
+def test_ends_are_told_after_the_clock_was_set_back(api, clock, scene, comes):
     """Not only once it is where it was."""
-    api.context.live.every = 0.01
 
-    def ends():
-        api.queue.put("mail")
-        [job] = api.queue.reserve("mail")
-        api.queue.ack(job)
-
-    async def scene():
+    async def set_back():
         stream = Stream(api)
         await stream.has(b"retry: ")
         clock.advance(1)
-        ends()
-        last = (await stream.has(b"event: ended")).partition(b"id: ")[2].partition(b"\n")[0]
+        await done(api, "mail")
+        [(last, _)] = events(await stream.has(b"event: ended"), b"ended")
         if comes == "before":
             clock.step(-3_600)
         else:
@@ -126,9 +109,9 @@ def test_ends_are_told_after_the_clock_was_set_back(api, clock, comes):
             stream = Stream(api, last)
             await stream.has(b"event: missed")
         clock.advance(1)
-        ends()
+        await done(api, "mail")
         told = await stream.has(b"event: ended")
         await stream.close()
-        return told
+        return events(told, b"ended")
 
-    assert api.run(asyncio.wait_for(scene(), 60)).count(b"event: ended") == 1
+    assert len(scene(set_back())) == 1

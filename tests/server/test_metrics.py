@@ -21,10 +21,8 @@ def clock():
 
 
 @pytest.fixture
-def queue(any_url, clock):
-    options = {"clock": clock} if any_url.startswith(("memory:", "sqlite:")) else {}
-    with JobQueue(any_url, **options) as queue:
-        yield queue
+def queue(any_queue):
+    return any_queue
 
 
 def samples(queue, accept="", labels=None):

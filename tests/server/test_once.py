@@ -2,13 +2,12 @@
 
 import asyncio
 import threading
-from contextlib import closing
 from functools import partial
 
-from pywheel import JobQueue, Keyring, StoreAway
+from pywheel import StoreAway
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.api import claims
-from tests.server.client import Api, problem
+from tests.server.client import problem
 
 KEY = {"Idempotency-Key": "7f3c"}
 
@@ -84,15 +83,6 @@ def test_of_two_equal_reserves_at_once_one_claims(api, monkeypatch):
     assert (busy.status_code, problem(busy), busy.headers["retry-after"]) == (409, "key-busy", "1")
     assert third.json() == winner.json()
     assert len(api.queue.jobs.list(state="running")) == 3
-
-
-def test_a_repeated_reserve_has_encrypted_bodies_as_plain_as_the_first(any_url):
-    keyring = Keyring({"a": bytes(range(32))})
-    with JobQueue(any_url, encryption=keyring) as queue, closing(Api(queue)) as api:
-        api.put("a", body={"to": 5})
-        first, second = reserve(api), reserve(api)
-        assert first.json()["jobs"][0]["body"] == {"to": 5}
-        assert second.json() == first.json()
 
 
 # ---- all that changes something -------------------------------------------------------------------------------------

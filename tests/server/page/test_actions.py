@@ -167,31 +167,25 @@ def test_a_selection_is_counted_and_then_changed_as_far_as_it_can_be(queue, clie
     assert said(client, post(client, "/jobs", action="cancel", scope="selected")) == "no job was selected"
 
 
-def test_a_whole_search_is_counted_and_then_changed(queue, client):
-    queue.put_many([queue.job("mail", b"", delay=60, key=f"k{n}") for n in range(600)])
-    other = queue.put("shop", b"", delay=60)
-    asked = post(client, "/jobs", action="cancel", scope="all", topic="mail")
-    assert "Cancel 600 jobs?" in asked.text
-    assert "600 cancelled" in wait_until_over(client, post(client, "/bulk", action="cancel", topic="mail"))
-    assert queue.topics.counts()["mail"].cancelled == 600
-    assert queue.get(other).state is State.DELAYED
-
-
+@pytest.mark.parametrize(("action", "done"), [("cancel", "cancelled"), ("reschedule", "rescheduled")])
 @pytest.mark.parametrize(
     ("query", "number"),
-    [({"topic": "mail"}, 40), ({"due_from": "2026-01-01T00:00"}, 40), ({"topic": "mail", "key": "k3"}, 1)],
+    [({"topic": "mail"}, 40), ({"due_from": "2026-01-01T00:00"}, 41), ({"topic": "mail", "key": "k3"}, 1)],
 )
-def test_a_whole_search_is_rescheduled_once_each(queue, client, monkeypatch, query, number):
+def test_a_whole_search_is_counted_and_then_changed_once_each(queue, client, monkeypatch, action, done, query, number):
     monkeypatch.setattr("pywheel.server.page.bulk._BATCH", 7)
     queue.put_many([queue.job("mail", b"", delay=60 + n, key=f"k{n}") for n in range(40)])
+    queue.put("shop", b"", delay=60)
     running = queue.put("mail", b"")
     queue.reserve("mail")
-    asked = post(client, "/jobs", action="reschedule", scope="all", **query)
-    assert f"Reschedule {number} job" in asked.text
-    page = wait_until_over(client, post(client, "/bulk", action="reschedule", delay="", at=AT, **query))
-    assert f">{number} rescheduled. Done.<" in page
-    assert "due at 2031-02-03 04:05:06.000 UTC" in page
-    assert sum(job.due == DUE for job in queue.jobs.list()) == number
+    asked = post(client, "/jobs", action=action, scope="all", **query)
+    assert f"{action.title()} {number} job" in asked.text
+    at = {"delay": "", "at": AT} if action == "reschedule" else {}
+    page = wait_until_over(client, post(client, "/bulk", action=action, **at, **query))
+    assert f">{number} {done}. Done.<" in page
+    assert ("due at 2031-02-03 04:05:06.000 UTC" in page) is bool(at)
+    changed = [job for job in queue.jobs.list() if job.due == DUE or job.state is State.CANCELLED]
+    assert len(changed) == number
     assert queue.get(running).state is State.RUNNING
 
 

@@ -1,28 +1,24 @@
 """Charts of hours and days: drawn on the server from the workers' notes, with the same in numbers."""
 
 import re
-from contextlib import closing
 
 import pytest
 
-from pywheel import JobQueue
 from pywheel.clock import ManualClock
 from pywheel.jobs.ends import FIVE, HOUR, Ends, ends_note
 from pywheel.jobs.queries import ListNotes
-from tests.server.client import Api
 
 NOW = 472_222 * HOUR + 31 * 60_000 + 7
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-def queue(request, tmp_path):
-    if request.param == "redis":
-        with JobQueue(request.getfixturevalue("redis_server").url()) as queue:
-            yield queue
-    else:
-        url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
-        with JobQueue(url, clock=ManualClock(wall=NOW)) as queue:
-            yield queue
+@pytest.fixture
+def clock():
+    return ManualClock(wall=NOW)
+
+
+@pytest.fixture
+def queue(any_queue):
+    return any_queue
 
 
 def keep(queue, at, worker="w", **topics):
@@ -97,13 +93,12 @@ def test_a_token_for_some_topics_sees_the_charts_of_these_alone(queue, guarded, 
         assert client.get("/charts?topic=bank.pay").status_code == status
 
 
-def test_hours_that_were_past_while_the_clock_was_ahead_are_read_again_when_they_have_come():
+@pytest.mark.parametrize("any_url", ["memory"], indirect=True)
+def test_hours_that_were_past_while_the_clock_was_ahead_are_read_again_when_they_have_come(queue, clock, client):
     """They were remembered as empty, until the server ended."""
-    clock = ManualClock(wall=NOW)
-    with JobQueue("memory:", clock=clock) as queue, closing(Api(queue)) as api:
-        clock.step(24 * HOUR / 1000)
-        api("GET", "/charts")
-        clock.step(-24 * HOUR / 1000)
-        clock.advance(5 * HOUR / 1000)
-        keep(queue, queue.store.clock.wall() - 3 * HOUR, mail=(3,))
-        assert counts(api("GET", "/charts").text)["done"] == [3]
+    clock.step(24 * HOUR / 1000)
+    client.get("/charts")
+    clock.step(-24 * HOUR / 1000)
+    clock.advance(5 * HOUR / 1000)
+    keep(queue, queue.store.clock.wall() - 3 * HOUR, mail=(3,))
+    assert counts(client.get("/charts").text)["done"] == [3]
