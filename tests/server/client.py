@@ -1,6 +1,7 @@
 """A client of the service for tests: to the application itself, without a socket, or to a process."""
 
 import asyncio
+import functools
 import os
 import signal
 import socket
@@ -69,6 +70,25 @@ class Api:
     def close(self):
         self.run(_closed(self.context))
         self.runner.close()
+
+
+def on_its_loop(test):
+    """Run a test that is a coroutine on the loop of its service `api`, for a minute at most."""
+
+    @functools.wraps(test)
+    def run(api, **fixtures):
+        api.run(asyncio.wait_for(test(api, **fixtures), 60))
+
+    return run
+
+
+async def turns_until(request):
+    """Return the answer to a request, and how many turns others had meanwhile."""
+    turns = 0
+    while not request.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return await request, turns
 
 
 def scope(path, method="GET", query=b"", headers=()):

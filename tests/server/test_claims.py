@@ -15,7 +15,7 @@ from pywheel.server.api import claims
 from pywheel.server.api.waiting import Waiting, end_lost
 from pywheel.server.tokens import id_of
 from tests.asked import when_asked
-from tests.server.client import Api, Exchange, problem, scope
+from tests.server.client import Api, Exchange, on_its_loop, problem, scope
 
 
 def test_a_reserved_job_runs_until_its_lease_ends(api):
@@ -173,25 +173,20 @@ def test_a_reserve_is_told_that_nothing_came_at_once_or_after_its_wait(api):
         assert (answer.status_code, answer.content) == (204, b"")
 
 
-def test_waiting_ends_when_the_server_drains(api):
-    async def scene():
-        waits = api.waits()
-        await api.waiting()
-        api.context.stopping.set()
-        return await waits
-
-    assert api.run(scene()).status_code == 204
+@on_its_loop
+async def test_waiting_ends_when_the_server_drains(api):
+    waits = api.waits()
+    await api.waiting()
+    api.context.stopping.set()
+    assert (await waits).status_code == 204
 
 
-def test_each_of_many_who_wait_gets_one_job(api):
-    async def scene():
-        waits = [api.waits() for _ in range(30)]
-        await api.waiting(30)
-        jobs = [{"topic": "mail"} for _ in range(30)]
-        await api.ask("POST", "/v1/jobs/batch", json={"jobs": jobs})
-        return await asyncio.gather(*waits)
-
-    answers = api.run(scene())
+@on_its_loop
+async def test_each_of_many_who_wait_gets_one_job(api):
+    waits = [api.waits() for _ in range(30)]
+    await api.waiting(30)
+    await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}] * 30})
+    answers = await asyncio.gather(*waits)
     assert len({job["id"] for answer in answers for job in answer.json()["jobs"]}) == 30
 
 
@@ -219,88 +214,73 @@ def leave_when_claimed(client, monkeypatch):
 
 
 @pytest.mark.parametrize("moment", ["waits", "waited and is given a job", "is given a job at once"])
-def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing(api, moment, monkeypatch):
+@on_its_loop
+async def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing(api, moment, monkeypatch):
     """Nor one that goes away while it waits."""
     at_once, claimed = moment == "is given a job at once", int(moment != "waits")
-
-    async def scene():
-        if at_once:
-            await api.queue.aio.put("mail")
-        client = leaving(api, wait=0 if at_once else 30)
-        if claimed:
-            leave_when_claimed(client, monkeypatch)
-        if not at_once:
-            await api.waiting()
-        if not claimed:
-            client.gone.set()
-            await asyncio.wait_for(client.request, 60)
-        if not at_once:
-            api.queue.put("mail")
-        await asyncio.wait_for(client.request, 60)
-        return client.sent
-
-    assert api.run(scene()) == []
+    if at_once:
+        api.queue.put("mail")
+    client = leaving(api, wait=0 if at_once else 30)
+    if claimed:
+        leave_when_claimed(client, monkeypatch)
+    if not at_once:
+        await api.waiting()
+    if not claimed:
+        client.gone.set()
+        await client.request
+    if not at_once:
+        api.queue.put("mail")
+    await client.request
+    assert client.sent == []
     [job] = api.queue.jobs.list()
     assert (job.state, job.claims, job.attempt) == ("delayed", claimed, 0)
     assert api.context.waiting is None or api.context.waiting.count == 0
 
 
-def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
+@on_its_loop
+async def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
     """Not both to one, beside whom the other would wait on."""
-    woken = []
-
-    async def scene():
-        both = [api.waits("a", "b") for _ in range(2)]
-        await api.waiting(2)
-        waiting = api.context.waiting
-        for name in ("a", "b"):
-            waiting._ring(name, 1)
-        waiters = {waiter for topic in waiting._topics.values() for waiter in topic.waiters}
-        woken.extend(waiter for waiter in waiters if waiter.is_set())
-        await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "a"}, {"topic": "b"}]})
-        return await asyncio.gather(*both)
-
-    answers = api.run(scene())
-    assert len(woken) == 2
+    both = [api.waits("a", "b") for _ in range(2)]
+    await api.waiting(2)
+    waiting = api.context.waiting
+    for name in ("a", "b"):
+        waiting._ring(name, 1)
+    waiters = {waiter for topic in waiting._topics.values() for waiter in topic.waiters}
+    assert [waiter.is_set() for waiter in waiters] == [True] * 2
+    await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "a"}, {"topic": "b"}]})
+    answers = await asyncio.gather(*both)
     assert sorted(job["topic"] for answer in answers for job in answer.json()["jobs"]) == ["a", "b"]
 
 
-def test_whoever_waits_for_thousands_of_topics_holds_up_no_others(api, monkeypatch):
+@on_its_loop
+async def test_whoever_waits_for_thousands_of_topics_holds_up_no_others(api, monkeypatch):
     """Their due times are read some at a time: who waits for one topic is woken in between."""
     asked = []
-    store = api.queue.store
-
-    async def scene():
-        await api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 0.001})  # makes the waiting
-        when_asked(monkeypatch, store, GetNextDues, lambda query: asked.append(len(query.topics)))
-        waiting = api.context.waiting
-        names = [f"t{number}" for number in range(1_700)]
-        waiters = [waiting.enter((name,)) for name in names]
-        put = [{"topic": name} for name in names[::100]]
-        assert (await api.ask("POST", "/v1/jobs/batch", json={"jobs": put})).status_code == 201
-        await asyncio.wait_for(asyncio.gather(*(waiter.wait() for waiter in waiters[::100])), 60)
-        for waiter in waiters:
-            waiting.leave(waiter)
-
-    api.run(scene())
+    await api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 0.001})  # makes the waiting
+    when_asked(monkeypatch, api.queue.store, GetNextDues, lambda query: asked.append(len(query.topics)))
+    waiting = api.context.waiting
+    names = [f"t{number}" for number in range(1_700)]
+    waiters = [waiting.enter((name,)) for name in names]
+    put = [{"topic": name} for name in names[::100]]
+    assert (await api.ask("POST", "/v1/jobs/batch", json={"jobs": put})).status_code == 201
+    await asyncio.gather(*(waiter.wait() for waiter in waiters[::100]))
+    for waiter in waiters:
+        waiting.leave(waiter)
     assert 1 < max(asked) <= 500
 
 
-def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
-    id = api.put("x", max_attempts=1)
-
-    async def scene():
-        waits = api.waits()
-        await api.waiting()
-        api.queue.reserve("x")
-        clock.advance(120)
-        while not (words := api.queue.store.ask(ListNotes("dead:"))):
-            await asyncio.sleep(0.001)
-        api.queue.put("mail")
-        await waits
-        return words
-
-    assert api.run(asyncio.wait_for(scene(), 60)) == [(f"dead:{id}:1", b"x")]
+@on_its_loop
+async def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
+    id = api.queue.put("x", max_attempts=1)
+    waits = api.waits()
+    await api.waiting()
+    api.queue.reserve("x")
+    clock.advance(120)
+    while not (words := api.queue.store.ask(ListNotes("dead:"))):
+        await asyncio.sleep(0.001)
+    api.queue.put("mail")
+    await waits
+    assert words == [(f"dead:{id}:1", b"x")]
 
 
 def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):
@@ -393,7 +373,8 @@ def test_of_many_lost_leases_all_are_ended_one_look_after_the_other(queue, clock
     assert queue.store.ask(GetNextDues()).keys() == {"x", "mail"}
 
 
-def test_an_unexpected_error_of_the_common_thread_lets_nobody_wait_in_vain(api, monkeypatch):
+@on_its_loop
+async def test_an_unexpected_error_of_the_common_thread_lets_nobody_wait_in_vain(api, monkeypatch):
     """Such as no memory: callers got nothing until the ends of their waits, whatever was put meanwhile."""
     errors, firsts = [MemoryError()], Waiting._firsts
 
@@ -402,35 +383,30 @@ def test_an_unexpected_error_of_the_common_thread_lets_nobody_wait_in_vain(api, 
             raise errors.pop()
         return firsts(waiting, me, topics)
 
-    async def scene():
-        waits = api.waits()
-        await api.waiting()
-        while errors:
-            await asyncio.sleep(0.001)
-        await api.ask("POST", "/v1/jobs", json={"topic": "mail"})
-        return await waits
-
     monkeypatch.setattr("pywheel.server.api.waiting._AGAIN", 0.0)
     monkeypatch.setattr(Waiting, "_firsts", fails)
-    assert api.run(asyncio.wait_for(scene(), 60)).status_code == 200
+    waits = api.waits()
+    await api.waiting()
+    while errors:
+        await asyncio.sleep(0.001)
+    await api.ask("POST", "/v1/jobs", json={"topic": "mail"})
+    assert (await waits).status_code == 200
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_another_thread_begins_after_the_common_one_was_ended_by_an_error(api, monkeypatch):
+@on_its_loop
+async def test_another_thread_begins_after_the_common_one_was_ended_by_an_error(api, monkeypatch):
     def fails(*_, **words):
         raise MemoryError
 
-    async def scene():
-        with monkeypatch.context() as patch:
-            patch.setattr(Waiting, "_turn", fails)
-            patch.setattr(Waiting, "_fail", fails)
-            first = api.waits()
-            await api.waiting()
-            while api.context.waiting._thread.is_alive():
-                await asyncio.sleep(0.001)
-        second = api.waits()
-        await api.waiting(2)
-        await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}, {"topic": "mail"}]})
-        return await asyncio.gather(first, second)
-
-    assert [answer.status_code for answer in api.run(asyncio.wait_for(scene(), 60))] == [200, 200]
+    with monkeypatch.context() as patch:
+        patch.setattr(Waiting, "_turn", fails)
+        patch.setattr(Waiting, "_fail", fails)
+        first = api.waits()
+        await api.waiting()
+        while api.context.waiting._thread.is_alive():
+            await asyncio.sleep(0.001)
+    second = api.waits()
+    await api.waiting(2)
+    await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}, {"topic": "mail"}]})
+    assert [answer.status_code for answer in await asyncio.gather(first, second)] == [200, 200]

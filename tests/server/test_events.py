@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from tests.server.client import Exchange, scope
+from tests.server.client import Exchange, on_its_loop, scope
 
 
 class Stream(Exchange):
-    """The events of a stream without a socket."""
+    """The events of a stream without a socket; snapshots follow each other fast."""
 
     def __init__(self, api, last=None, query=b""):
+        api.context.live.every = 0.01
         headers = [] if last is None else [(b"last-event-id", last)]
         super().__init__(api.app, scope("/v1/events", query=query, headers=headers))
 
@@ -38,49 +39,36 @@ async def done(api, topic):
     return job["id"]
 
 
-@pytest.fixture
-def scene(api):
-    """Return what runs a scene, for a minute at most; snapshots follow each other fast."""
-    api.context.live.every = 0.01
-    return lambda coroutine: api.run(asyncio.wait_for(coroutine, 60))
-
-
-def test_who_listens_hears_of_ends_and_counts_of_the_topic(api, clock, scene):
-    async def listens():
-        stream = Stream(api, query=b"topic=heard")
-        await stream.has(b"retry: ")
-        clock.advance(1)
-        ids = [await done(api, topic) for topic in ("not heard", "heard")]
-        told = await stream.has(b"event: ended", b'"done":1')
-        await stream.close()
-        return ids[1], told
-
-    id, told = scene(listens())
+@on_its_loop
+async def test_who_listens_hears_of_ends_and_counts_of_the_topic(api, clock):
+    stream = Stream(api, query=b"topic=heard")
+    await stream.has(b"retry: ")
+    clock.advance(1)
+    _, id = [await done(api, topic) for topic in ("not heard", "heard")]
+    told = await stream.has(b"event: ended", b'"done":1')
+    await stream.close()
     [(_, job)] = events(told, b"ended")
     assert (job["id"], job["topic"], job["state"], job["worker"]) == (id, "heard", "done", "http")
     assert {counts["topic"] for _, counts in events(told, b"counts")} == {"heard"}
 
 
-def test_who_comes_back_hears_what_was_missed_once(api, clock, scene):
-    async def comes_back():
-        first = Stream(api, query=b"topic=again")
-        await first.has(b"retry: ")
-        clock.advance(1)
-        await done(api, "again")
-        [(last, _)] = events(await first.has(b"event: ended"), b"ended")
-        await first.close()
-        clock.advance(1)
-        missed = [await done(api, "again") for _ in range(3)]
-        second = Stream(api, last, query=b"topic=again")
-        missed.append(await done(api, "again"))
-        told = await second.has(b'"id":"%s"' % missed[-1].encode(), b'"done":5')
-        stranger = Stream(api, b"yesterday")  # an id that is none
-        await stranger.has(b"event: missed")
-        for stream in (second, stranger):
-            await stream.close()
-        return missed, told
-
-    missed, told = scene(comes_back())
+@on_its_loop
+async def test_who_comes_back_hears_what_was_missed_once(api, clock):
+    first = Stream(api, query=b"topic=again")
+    await first.has(b"retry: ")
+    clock.advance(1)
+    await done(api, "again")
+    [(last, _)] = events(await first.has(b"event: ended"), b"ended")
+    await first.close()
+    clock.advance(1)
+    missed = [await done(api, "again") for _ in range(3)]
+    second = Stream(api, last, query=b"topic=again")
+    missed.append(await done(api, "again"))
+    told = await second.has(b'"id":"%s"' % missed[-1].encode(), b'"done":5')
+    stranger = Stream(api, b"yesterday")  # an id that is none
+    await stranger.has(b"event: missed")
+    for stream in (second, stranger):
+        await stream.close()
     assert [job["id"] for _, job in events(told, b"ended")] == missed
 
 
@@ -92,26 +80,23 @@ def test_the_head_of_a_stream_ends(server, path):
 
 
 @pytest.mark.parametrize("comes", ["before", "after, by the last event from before"])
-def test_ends_are_told_after_the_clock_was_set_back(api, clock, scene, comes):
+@on_its_loop
+async def test_ends_are_told_after_the_clock_was_set_back(api, clock, comes):
     """Not only once it is where it was."""
-
-    async def set_back():
-        stream = Stream(api)
-        await stream.has(b"retry: ")
-        clock.advance(1)
-        await done(api, "mail")
-        [(last, _)] = events(await stream.has(b"event: ended"), b"ended")
-        if comes == "before":
-            clock.step(-3_600)
-        else:
-            await stream.close()
-            clock.step(-3_600)
-            stream = Stream(api, last)
-            await stream.has(b"event: missed")
-        clock.advance(1)
-        await done(api, "mail")
-        told = await stream.has(b"event: ended")
+    stream = Stream(api)
+    await stream.has(b"retry: ")
+    clock.advance(1)
+    await done(api, "mail")
+    [(last, _)] = events(await stream.has(b"event: ended"), b"ended")
+    if comes == "before":
+        clock.step(-3_600)
+    else:
         await stream.close()
-        return events(told, b"ended")
-
-    assert len(scene(set_back())) == 1
+        clock.step(-3_600)
+        stream = Stream(api, last)
+        await stream.has(b"event: missed")
+    clock.advance(1)
+    await done(api, "mail")
+    told = await stream.has(b"event: ended")
+    await stream.close()
+    assert len(events(told, b"ended")) == 1

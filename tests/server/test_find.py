@@ -10,7 +10,7 @@ from pywheel import LimitOverride
 from pywheel.client.jobs import Jobs
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.api import claims
-from tests.server.client import problem
+from tests.server.client import on_its_loop, problem, turns_until
 
 
 def found(api, **parameters):
@@ -26,11 +26,15 @@ def found(api, **parameters):
             return ids
 
 
-@pytest.mark.parametrize("ask", ["find", "reserve"])
-def test_an_answer_of_many_jobs_lets_other_requests_have_their_turn(api, monkeypatch, ask):
+FIND = "GET", "/v1/jobs", {"params": {"limit": 100}}
+RESERVE = "POST", "/v1/reserve", {"json": {"topics": ["mail"], "limit": 100}}
+
+
+@pytest.mark.parametrize(("method", "path", "words"), [FIND, RESERVE], ids=["find", "reserve"])
+@on_its_loop
+async def test_an_answer_of_many_jobs_lets_other_requests_have_their_turn(api, monkeypatch, method, path, words):
     """It is counted from when the store has answered."""
     api.queue.put_many([api.queue.job("mail", "x" * 60_000) for _ in range(100)])
-    turns = None
     real, answered = claims.reserve_async, asyncio.Event()
 
     async def claim(calls, command):
@@ -38,29 +42,18 @@ def test_an_answer_of_many_jobs_lets_other_requests_have_their_turn(api, monkeyp
         answered.set()
         return jobs
 
-    async def read(function, *args, **words):
+    async def read(context, function, *args, **words):
         answer = function(*args, **words)  # here and now
         answered.set()
         return answer
 
-    async def scene():
-        nonlocal turns
-        if ask == "find":
-            request = asyncio.ensure_future(api.ask("GET", "/v1/jobs", params={"limit": 100}))
-        else:
-            words = {"topics": ["mail"], "limit": 100}
-            request = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=words))
-        await answered.wait()
-        turns = 0
-        while not request.done():
-            turns += 1
-            await asyncio.sleep(0)
-        return (await request).json()["jobs"]
-
     monkeypatch.setattr(claims, "reserve_async", claim)
-    monkeypatch.setattr(type(api.context), "read", lambda _, *args, **words: read(*args, **words))
-    jobs = api.run(scene())
-    assert len(jobs) == 100 if ask == "reserve" else 50 <= len(jobs) < 100  # a search has parts of some MB
+    monkeypatch.setattr(type(api.context), "read", read)
+    request = asyncio.ensure_future(api.ask(method, path, **words))
+    await answered.wait()
+    answer, turns = await turns_until(request)
+    jobs = answer.json()["jobs"]
+    assert len(jobs) == 100 if method == "POST" else 50 <= len(jobs) < 100  # a search has parts of some MB
     assert {job["body"] for job in jobs} == {"x" * 60_000}
     assert turns > len(jobs) / 8
 
@@ -121,22 +114,20 @@ def test_what_a_filter_means_is_cancelled_retried_and_deleted_and_a_dry_run_coun
         assert problem(bulk(api, what, state=state)) == "bad-body"
 
 
-def test_changes_of_many_hold_up_nobody_else(api, monkeypatch):
+@on_its_loop
+async def test_changes_of_many_hold_up_nobody_else(api, monkeypatch):
     """However many go on, and for however long."""
-    id = api.put("a", delay="1h")
+    id = api.queue.put("a", delay="1h")
     go_on = threading.Event()
     monkeypatch.setattr(Jobs, "delete_many", lambda *_, **__: go_on.wait(60) and 1)
-
-    async def scene():
-        many = [asyncio.ensure_future(api.ask("POST", "/v1/jobs/delete", json={"topic": "a"})) for _ in range(10)]
-        await asyncio.sleep(0.1)
-        answers = [await api.ask("GET", path) for path in (f"/v1/jobs/{id}", "/v1/jobs", "/v1/counts", "/readyz")]
-        answers.append(await api.ask("POST", "/v1/topics/a/pause"))
-        assert not any(one.done() for one in many)
-        go_on.set()
-        return answers + list(await asyncio.gather(*many))
-
-    assert {answer.status_code for answer in api.run(asyncio.wait_for(scene(), 50))} == {200}
+    many = [asyncio.ensure_future(api.ask("POST", "/v1/jobs/delete", json={"topic": "a"})) for _ in range(10)]
+    await asyncio.sleep(0.1)
+    answers = [await api.ask("GET", path) for path in (f"/v1/jobs/{id}", "/v1/jobs", "/v1/counts", "/readyz")]
+    answers.append(await api.ask("POST", "/v1/topics/a/pause"))
+    assert not any(one.done() for one in many)
+    go_on.set()
+    answers += await asyncio.gather(*many)
+    assert {answer.status_code for answer in answers} == {200}
 
 
 # ---- topics ---------------------------------------------------------------------------------------------------------

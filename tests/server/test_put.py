@@ -9,7 +9,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.jobs.queries import ListNotes
 from pywheel.server import Limits
-from tests.server.client import problem
+from tests.server.client import on_its_loop, problem, turns_until
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -104,22 +104,15 @@ def test_a_trace_context_is_kept_with_the_job_and_sent_back(api):
         assert "traceparent" not in api.queue.get(int(answer.json()["id"])).headers
 
 
-def test_a_batch_lets_other_requests_have_their_turn(api):
-    turns = 0
-
-    async def scene():
-        nonlocal turns
-        batch = asyncio.ensure_future(api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}] * 6_400}))
-        while not batch.done():
-            turns += 1
-            await asyncio.sleep(0)
-        return await batch
-
+@on_its_loop
+async def test_a_batch_lets_other_requests_have_their_turn(api):
     async def stored(put):
         return list(range(len(put.jobs)))
 
     api.queue.aapply = stored  # which takes as many turns as it likes
-    assert len(api.run(scene()).json()["ids"]) == 6_400
+    batch = api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}] * 6_400})
+    answer, turns = await turns_until(asyncio.ensure_future(batch))
+    assert len(answer.json()["ids"]) == 6_400
     assert turns >= 100
 
 
@@ -165,25 +158,20 @@ def test_an_idempotency_key_whose_first_put_was_refused_is_free_for_the_one_that
     assert api.queue.store.ask(ListNotes("idem:")) == []
 
 
-def test_an_answer_of_an_error_says_that_nothing_was_stored(api):
-    api.put(key="k")
-
-    async def both(name):
-        words = {"json": {"topic": "mail", "key": "k"}}, {"json": {"topic": name}}
-        asked = [api.ask("POST", "/v1/jobs", **each, headers={"idempotency-key": name}) for each in words]
-        return await asyncio.gather(*asked)
-
+@on_its_loop
+async def test_an_answer_of_an_error_says_that_nothing_was_stored(api):
+    api.queue.put("mail", key="k")
     for name in map(str, range(20)):
-        refused, other = api.run(both(name))
+        wishes = {"topic": "mail", "key": "k"}, {"topic": name}
+        asked = [api.ask("POST", "/v1/jobs", json=wish, headers={"idempotency-key": name}) for wish in wishes]
+        refused, other = await asyncio.gather(*asked)
         assert refused.status_code in (409, 422)
         assert len(api.queue.jobs.list(name)) == (other.status_code == 201)
 
 
-def test_fifty_repeats_at_once_store_one_job(api):
-    async def repeats():
-        words = {"json": {"topic": "mail"}, "headers": {"idempotency-key": "a"}}
-        return await asyncio.gather(*(api.ask("POST", "/v1/jobs", **words) for _ in range(50)))
-
-    answers = api.run(repeats())
+@on_its_loop
+async def test_fifty_repeats_at_once_store_one_job(api):
+    words = {"json": {"topic": "mail"}, "headers": {"idempotency-key": "a"}}
+    answers = await asyncio.gather(*(api.ask("POST", "/v1/jobs", **words) for _ in range(50)))
     assert len({json.dumps(answer.json()) for answer in answers}) == 1
     assert len(api.queue.jobs.list()) == 1
