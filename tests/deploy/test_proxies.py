@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import ssl
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from tests.deploy.tools import CADDY, DEPLOY, NGINX, located
 from tests.jobs.waiting import until
 from tests.outlets.certificates import authority
-from tests.server.client import Process
+from tests.server.client import Process, listens
 from tests.stores.cluster import free_ports
 
 pytestmark = pytest.mark.servers
@@ -91,14 +90,6 @@ def proxy(request, service, tmp_path):
     finally:
         process.terminate()
         process.wait(60)
-
-
-def listens(port):
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 @pytest.fixture

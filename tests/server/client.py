@@ -177,14 +177,6 @@ class Process:
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             yield connection
 
-    def listens(self):
-        """Whether it takes connections."""
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=60).close()
-        except ConnectionRefusedError:
-            return False
-        return True
-
     def __enter__(self):
         return self
 
@@ -200,6 +192,15 @@ class Process:
         finally:
             self.process.kill()
             self.client.close()
+
+
+def listens(port):
+    """Whether somebody takes connections at a port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=60).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def read_all(connection):

@@ -7,7 +7,7 @@ from functools import partial
 from pywheel import StoreAway
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.api import claims
-from tests.server.client import problem
+from tests.server.client import on_its_loop, problem
 
 KEY = {"Idempotency-Key": "7f3c"}
 
@@ -58,28 +58,22 @@ def test_a_key_of_a_reserve_is_forgotten_a_while_after_its_leases(api, clock):
         assert len(api.queue.store.ask(ListNotes("idem:"))) == kept
 
 
-def test_of_two_equal_reserves_at_once_one_claims(api, monkeypatch):
+@on_its_loop
+async def test_of_two_equal_reserves_at_once_one_claims(api, monkeypatch):
     """The other one is told to come again, and then gets what the first has."""
-    for _ in range(6):
-        api.put("a")
-    claim, both = claims.reserve_async, []
+    api.queue.put_many([api.queue.job("a") for _ in range(6)])
+    claim, answered = claims.reserve_async, asyncio.Event()
+    wish = partial(api.ask, "POST", "/v1/reserve", json={"topics": ["a"], "limit": 3}, headers=KEY)
 
-    async def scene():
-        async def slow(calls, command):
-            while not both:
-                await asyncio.sleep(0)
-            return await claim(calls, command)
+    async def slow(calls, command):
+        await answered.wait()
+        return await claim(calls, command)
 
-        monkeypatch.setattr(claims, "reserve_async", slow)
-        wish = {"topics": ["a"], "limit": 3}
-        first = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish, headers=KEY))
-        second = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish, headers=KEY))
-        done, _ = await asyncio.wait((first, second), return_when=asyncio.FIRST_COMPLETED)
-        both.append(True)
-        [busy], winner = done, await (first if second in done else second)
-        return busy.result(), winner, await api.ask("POST", "/v1/reserve", json=wish, headers=KEY)
-
-    busy, winner, third = api.run(scene())
+    monkeypatch.setattr(claims, "reserve_async", slow)
+    both = [asyncio.ensure_future(wish()) for _ in range(2)]
+    [busy], [winner] = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    answered.set()
+    busy, winner, third = await busy, await winner, await wish()
     assert (busy.status_code, problem(busy), busy.headers["retry-after"]) == (409, "key-busy", "1")
     assert third.json() == winner.json()
     assert len(api.queue.jobs.list(state="running")) == 3
@@ -147,7 +141,8 @@ def test_a_key_has_a_length(api):
             assert problem(api("POST", path, json=body, headers={"Idempotency-Key": key})) == "bad-request"
 
 
-def test_a_key_stays_taken_while_a_change_of_many_goes_on(api, clock, monkeypatch):
+@on_its_loop
+async def test_a_key_stays_taken_while_a_change_of_many_goes_on(api, clock, monkeypatch):
     """It may take minutes, and the client asks again before: the change would be made twice."""
     aapply, noted, made, go_on = api.queue.calls.aapply, [], [], threading.Event()
 
@@ -160,24 +155,20 @@ def test_a_key_stays_taken_while_a_change_of_many_goes_on(api, clock, monkeypatc
         go_on.wait(60)
         return 1
 
-    async def scene():
-        wish = partial(api.ask, "POST", "/v1/jobs/cancel", json={"topic": "a"}, headers=KEY)
-        first = asyncio.ensure_future(wish())
+    monkeypatch.setattr("pywheel.server.api.once._RENEWED", 0.001)
+    monkeypatch.setattr(api.queue.calls, "aapply", applied)
+    monkeypatch.setattr(type(api.queue.jobs), "cancel_many", cancel_many)
+    wish = partial(api.ask, "POST", "/v1/jobs/cancel", json={"topic": "a"}, headers=KEY)
+    first = asyncio.ensure_future(wish())
+    try:
         for renewals in range(2, 8, 2):
             while len(noted) < renewals:
                 await asyncio.sleep(0.001)
             clock.advance(60)
-        second = await wish()
-        go_on.set()
-        return [second, await first, await wish()]
-
-    monkeypatch.setattr("pywheel.server.api.once._RENEWED", 0.001)
-    monkeypatch.setattr(api.queue.calls, "aapply", applied)
-    monkeypatch.setattr(type(api.queue.jobs), "cancel_many", cancel_many)
-    try:
-        busy, first, third = api.run(asyncio.wait_for(scene(), 60))
+        busy = await wish()
     finally:
         go_on.set()
+    first, third = await first, await wish()
     assert (problem(busy), len(made)) == ("key-busy", 1)
     assert first.json() == third.json() == {"jobs": 1, "dry_run": False}
     assert replayed(third)

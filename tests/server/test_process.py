@@ -18,7 +18,7 @@ from pywheel import JobQueue, StoreAway, StoreReplaced
 from pywheel.jobs.queries import ListWorkers
 from pywheel.server import process
 from tests.jobs.waiting import LIMIT, until
-from tests.server.client import Process, problem, read_all
+from tests.server.client import Process, listens, problem, read_all
 
 pytestmark = pytest.mark.stress
 
@@ -233,7 +233,7 @@ def test_what_is_under_way_is_answered_before_the_end(tmp_path):
         connection.sendall(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(BODY))
         assert connection.recv(1_000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         server.process.send_signal(signal.SIGTERM)
-        until(lambda: not server.listens())
+        until(lambda: not listens(server.port))
         connection.sendall(BODY)
         assert answer_of(read_all(connection))[0] == 201
         assert server.process.wait(LIMIT) == 0  # a second signal may find no handler any more

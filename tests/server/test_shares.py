@@ -8,7 +8,7 @@ import pytest
 from pywheel.server import Limits
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
-from tests.server.client import Exchange, problem, scope
+from tests.server.client import Exchange, on_its_loop, problem, scope
 from tests.server.page.site import tokens
 
 PLACES = 8
@@ -72,20 +72,18 @@ def test_bodies_that_never_end_take_half_of_the_room_for_bodies_and_give_it_back
 
 
 @pytest.mark.parametrize("path", ["/v1/events", "/live"])
-def test_one_token_takes_no_more_than_half_of_the_streams_and_whoever_comes_finds_a_place(api, path):
-    async def scene():
-        opened = [await begun(api, path, "viewer") for _ in range(PLACES // 2)]
-        refused = await begun(api, path, "viewer")
-        opened += [await begun(api, path, "operator") for _ in range(PLACES)]  # however many another one wants
-        opened.append(await begun(api, path, "admin"))
-        for stream in opened:
-            await stream.close()
-        return refused, [status_of(one) for one in (*opened, await begun(api, path, "viewer"))]  # what ends makes room
-
-    refused, statuses = api.run(asyncio.wait_for(scene(), 60))
+@on_its_loop
+async def test_one_token_takes_no_more_than_half_of_the_streams_and_whoever_comes_finds_a_place(api, path):
+    streams = [await begun(api, path, "viewer") for _ in range(PLACES // 2)]
+    refused = await begun(api, path, "viewer")
+    streams += [await begun(api, path, "operator") for _ in range(PLACES)]  # however many another one wants
+    streams.append(await begun(api, path, "admin"))
+    for stream in streams:
+        await stream.close()
+    streams.append(await begun(api, path, "viewer"))  # what ends makes room
     assert (status_of(refused), b"retry-after" in dict(refused.sent[0]["headers"])) == (429, True)
     assert f"{PLACES // 2}".encode() in refused.sent[1]["body"]
-    assert statuses == [200] * 4 + [200] * 2 + [429] * 6 + [200] * 2
+    assert [status_of(stream) for stream in streams] == [200] * 4 + [200] * 2 + [429] * 6 + [200] * 2
 
 
 @pytest.mark.parametrize("path", ["/v1/events", "/live"])
@@ -104,25 +102,22 @@ def test_an_open_server_is_one_partys_alone(serving, path):
     assert (status_of(refused), b"are open here already" in refused.sent[1]["body"]) == (503, True)
 
 
-def test_one_token_takes_no_more_than_half_of_the_waits(api):
+@on_its_loop
+async def test_one_token_takes_no_more_than_half_of_the_waits(api):
+    def reserve(token, wait):
+        return api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": wait}, headers=bearer(token))
+
     api.headers = bearer("worker")
-
-    def reserve(token, seconds):
-        wish = {"topics": ["mail"], "wait": seconds}
-        return api.ask("POST", "/v1/reserve", json=wish, headers=bearer(token))
-
-    async def scene():
-        held = [api.waits() for _ in range(PLACES // 2)]
-        await api.waiting(PLACES // 2)
-        answers = [await reserve(*wish) for wish in (("worker", 0.01), ("admin", 0.01), ("worker", 0))]
-        for _ in held:
-            await api.queue.aio.put("mail")
-        return [*answers, *await asyncio.gather(*held), await reserve("worker", 0.01)]
-
-    refused, *answers = api.run(asyncio.wait_for(scene(), 60))
+    held = [api.waits() for _ in range(PLACES // 2)]
+    await api.waiting(PLACES // 2)
+    refused = await reserve("worker", 0.01)
     assert (refused.status_code, problem(refused), "retry-after" in refused.headers) == (429, "share-taken", True)
     assert f"{PLACES // 2}" in refused.json()["detail"]
-    assert [answer.status_code for answer in answers] == [204] * 2 + [200] * (PLACES // 2) + [204]
+    assert [(await reserve(*wish)).status_code for wish in (("admin", 0.01), ("worker", 0))] == [204] * 2
+    for _ in held:
+        api.queue.put("mail")
+    assert {answer.status_code for answer in await asyncio.gather(*held)} == {200}
+    assert (await reserve("worker", 0.01)).status_code == 204
 
 
 # ---- readyz ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pywheel.jobs.queries import ListWorkers
 from tests.cli.running import running
 from tests.jobs.waiting import until
 from tests.outlets.amqp import amqp
-from tests.server.client import Process
+from tests.server.client import Process, listens
 from tests.worker.test_store_gone import delete, replace
 
 pytestmark = [
@@ -60,7 +60,7 @@ def test_an_idle_service_whose_store_is_gone_ends_with_that_error(serve, tmp_pat
     assert code == STORE_FAILED
     assert said in text.splitlines()[-1]
     assert "Traceback" not in text
-    assert not server.listens()
+    assert not listens(server.port)
 
 
 def test_a_client_that_waits_is_told_at_once_that_no_job_comes(serve, tmp_path):

@@ -18,6 +18,7 @@ def parts(store, limit, sees=shop, filter=Filter(), **words):  # noqa: B008
         part = page(store, filter, after, limit, sees, preview=None, **words)
         found.append([job.id for job in part.jobs])
         assert len(part.sizes) == len(part.jobs) <= limit
+        assert part.looked <= PAGE_MOST
         after = part.next
     return found
 
@@ -43,13 +44,8 @@ def test_a_part_of_a_search_looks_at_no_more_jobs_of_many_topics_than_of_one(que
     names = [f"shop.{number}" for number in range(4)]
     queue.put_many([queue.job(name, b"no", delay=60) for name in names for _ in range(PAGE_MOST * 2 // 5)])
     wanted = [queue.put(name, b"yes", delay=60) for name in names]
-    found, after = [], ""
-    while after is not None:
-        part = page(queue.store, Filter(text="yes"), after, 10, shop, preview=None)
-        assert part.looked <= PAGE_MOST
-        found += [job.id for job in part.jobs]
-        after = part.next
-    assert found == wanted
+    found = parts(queue.store, 10, filter=Filter(text="yes"))  # which looks at each part
+    assert [id for part in found for id in part] == wanted
 
 
 def test_a_part_holds_few_bodies_however_many_topics_they_are_of(queue):

@@ -2,10 +2,10 @@
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 
 from tests.jobs.waiting import LIMIT
+from tests.stores.server import Missing, find
 
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -19,25 +19,25 @@ _REFUSED = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`))"""
 
 
-class Missing(Exception):
-    """Something that the tests need is not installed."""
+@contextlib.contextmanager
+def launched():
+    """A running Chromium. Missing: something of it is not installed."""
+    path = os.environ.get("PYWHEEL_CHROMIUM") or find("chromium", "chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise Missing(str(error)) from None
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path, args=FLAGS) as running:
+        yield running
 
 
-def executable():
-    """Return the path of Chromium. Missing: there is none."""
-    found = os.environ.get("PYWHEEL_CHROMIUM") or shutil.which("chromium")
-    if not found:
-        raise Missing("chromium is not installed: apt-get install chromium")
-    return found
-
-
+@contextlib.contextmanager
 def axe():
-    """Return axe-core's source. Missing: npm has not installed it."""
-    folder = os.environ.get("PYWHEEL_AXE", "")
-    file = Path(folder) / "node_modules" / "axe-core" / "axe.min.js"
-    if not folder or not file.exists():
+    """axe-core's source. Missing: npm has not installed it."""
+    file = Path(os.environ.get("PYWHEEL_AXE", ""), "node_modules", "axe-core", "axe.min.js")
+    if not file.exists():
         raise Missing("axe-core is not installed: make page does it")
-    return file.read_text()
+    yield file.read_text()
 
 
 class Browser:
@@ -63,7 +63,6 @@ class Browser:
         page = context.new_page()
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.root = site.prefix
         return page
 
     def _heard(self, message):

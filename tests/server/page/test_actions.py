@@ -19,15 +19,9 @@ DUE = 1_927_857_906_000  # the same, in UTC
 
 def wait_until_over(client, answer):
     """Return the page of a bulk action, once it is over."""
-
-    def over():
-        nonlocal text
-        text = client.get(answer.headers["location"]).text
-        return any(word in text for word in ("Done.", "stopped", "then it ended"))
-
-    text = ""
-    until(over)
-    return text
+    path = answer.headers["location"]
+    until(lambda: re.search(r"Done\.|stopped|then it ended", client.get(path).text))
+    return client.get(path).text
 
 
 def test_one_job_is_cancelled_retried_rescheduled_and_deleted(queue, client):

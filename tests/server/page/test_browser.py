@@ -1,6 +1,5 @@
 """The page in a real Chromium: each action, live, by keyboard, on a phone, without a script."""
 
-import os
 import re
 
 import pytest
@@ -9,6 +8,7 @@ from pywheel import JobQueue, LimitOverride, StoreAway
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import State
 from pywheel.server import ProxySignIn
+from tests.stores.servers import started
 
 from . import browser as chromium
 from .site import dead
@@ -20,29 +20,12 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="session")
 def launched():
     """A Chromium for all tests of a process."""
-    try:
-        path = chromium.executable()
-        from playwright.sync_api import sync_playwright
-    except (chromium.Missing, ImportError) as missing:
-        _without(missing)
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=chromium.FLAGS)
-        yield running
-        running.close()
+    yield from started(chromium.launched)
 
 
 @pytest.fixture(scope="session")
 def axe():
-    try:
-        return chromium.axe()
-    except chromium.Missing as missing:
-        _without(missing)
-
-
-def _without(missing):
-    if os.environ.get("PYWHEEL_REQUIRE_SERVERS") == "1":
-        pytest.fail(str(missing), pytrace=False)
-    pytest.skip(str(missing))
+    yield from started(chromium.axe)
 
 
 @pytest.fixture
@@ -157,12 +140,11 @@ def test_axe_finds_nothing_on_the_form_to_sign_in(stranger, axe):
     looks_well(stranger, axe)
 
 
-def test_nothing_that_a_job_says_is_run(queue, browser, site):
+def test_nothing_that_a_job_says_is_run(queue, browser, person):
     id = queue.put(NASTY, NASTY.encode(), key=NASTY[:60], headers={NASTY: NASTY})
     [job] = queue.reserve(NASTY)
     queue.store.apply([Nack(job.id, job.claims, None, f"{NASTY}\n{NASTY}")])
     queue.put(NASTY, {NASTY: NASTY}, delay=60)
-    person = browser.person(site)
     person.on("dialog", lambda dialog: browser.errors.append(f"a dialog: {dialog.message}"))
     for path in ("/", "/jobs", "/dead", f"/jobs/{id}", f"/jobs/{id + 1}", "/coming"):
         person.goto(path)

@@ -326,18 +326,17 @@ def test_who_watches_is_told_what_ended_whoever_asked_for_the_snapshot(manual, c
 
 def test_what_is_shown_is_rendered_beside_the_loop(queue, sites, monkeypatch):
     """Of very many topics that takes a while, and others have requests."""
-    threads, original = [], feed.fragments_of
+    threads, original, site = [], feed.fragments_of, sites(queue)
 
     def fragments_of(*words):
-        threads.append(threading.get_ident())
-        with contextlib.suppress(RuntimeError):
-            threads.append(asyncio.get_running_loop())
+        threads.append(threading.current_thread())
         return original(*words)
 
     monkeypatch.setattr(feed, "fragments_of", fragments_of)
-    with sites(queue).client() as client:
+    with site.client() as client:
         assert client.get("/").status_code == 200
-    assert len(threads) == 1
+    [thread] = threads
+    assert thread is not site.thread
 
 
 def test_a_reader_that_fails_ends_the_streams_so_that_they_ask_anew(queue, sites, monkeypatch):
