@@ -128,6 +128,20 @@ class Exchange:
             await self.goes_on.wait()
 
 
+def bearer(token):
+    """Return the headers of requests with a token, for the API and the page; none without one."""
+    return {"authorization": f"Bearer {token}", "cookie": f"pywheel_token={token}"} if token else {}
+
+
+async def begun(api, path, token=""):
+    """Return a stream that has begun, or was refused."""
+    headers = [(name.encode(), value.encode()) for name, value in bearer(token).items()]
+    stream = Exchange(api.app, scope(path, headers=headers))
+    while len(stream.sent) < 2:
+        await asyncio.sleep(0.001)
+    return stream
+
+
 async def _closed(context):
     context.stopping.set()
     await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from pywheel.server.access import Access, Failures
 from pywheel.server.problems import Problem
 from pywheel.server.tokens import Tokens
 from tests.asked import when_asked
-from tests.server.client import Exchange, problem, scope
+from tests.server.client import begun, problem
 
 # scope: what it lets one do, as (method, path, body)
 ACTIONS = {
@@ -143,10 +143,7 @@ def test_a_stream_ends_when_its_token_is_removed(guarded, queue, monkeypatch, pa
     secret = tokens.add(["read"])
 
     async def scene():
-        headers = [(b"authorization", f"Bearer {secret}".encode()), (b"cookie", f"pywheel_token={secret}".encode())]
-        stream = Exchange(guarded.app, scope(path, headers=headers))
-        while len(stream.sent) < 2:
-            await asyncio.sleep(0.001)
+        stream = await begun(guarded, path, secret)
         tokens.remove(secret.split("_")[1])
         guarded.context.access._known.clear()  # as seconds later
         queue.cancel(queue.put("secret"))

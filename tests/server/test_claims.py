@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import threading
-from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -15,7 +14,7 @@ from pywheel.server.api import claims
 from pywheel.server.api.waiting import Waiting, end_lost
 from pywheel.server.tokens import id_of
 from tests.asked import when_asked
-from tests.server.client import Api, Exchange, on_its_loop, problem, scope
+from tests.server.client import Exchange, on_its_loop, problem, scope
 
 
 def test_a_reserved_job_runs_until_its_lease_ends(api):
@@ -26,10 +25,9 @@ def test_a_reserved_job_runs_until_its_lease_ends(api):
 
 
 @pytest.fixture
-def small(any_url, serving):
+def small(any_queue, serving):
     """A service that gives bodies of 10 000 bytes at once, on each kind of store."""
-    with JobQueue(any_url) as queue, closing(Api(queue, limits=Limits(reserve=10_000))) as api:
-        yield api
+    return serving(any_queue, limits=Limits(reserve=10_000))
 
 
 def reserved(api, *topics, **words):
@@ -69,15 +67,11 @@ def test_the_bytes_of_an_answer_are_shared_and_what_is_longer_comes_alone(small,
     assert {job.attempt for job in small.queue.jobs.list()} == {1}  # those that were left out have spent none
 
 
-def test_of_encrypted_bodies_those_that_are_left_out_are_told_of(any_url):
-    keyring = Keyring({"a": bytes(range(32))})
-    with (
-        JobQueue(any_url, encryption=keyring, max_body=1_000) as queue,
-        closing(Api(queue, limits=Limits(reserve=10_000))) as api,
-    ):
+def test_of_encrypted_bodies_those_that_are_left_out_are_told_of(any_url, serving):
+    with JobQueue(any_url, encryption=Keyring({"a": bytes(range(32))}), max_body=1_000) as queue:
         for _ in range(15):
             queue.put("mail", b'"%s"' % (b"x" * 998))
-        sizes, more = reserved(api)
+        sizes, more = reserved(serving(queue, limits=Limits(reserve=10_000)))
     assert 0 < len(sizes) < 10
     assert more
 
@@ -353,8 +347,8 @@ def test_a_claim_that_gave_nothing_wakes_nobody_however_long_bodies_may_be(servi
     """Each would wake the next one, and all would ask the store without a pause."""
     said = []
     monkeypatch.setattr(Waiting, "claimed", lambda waiting, name, jobs, *, more: said.append((name, jobs, more)))
-    with JobQueue("memory:", max_body=9 << 20) as queue, closing(Api(queue)) as api:
-        assert api.reserve(wait=0.001, limit=2) == []
+    with JobQueue("memory:", max_body=9 << 20) as queue:
+        assert serving(queue).reserve(wait=0.001, limit=2) == []
     assert said == [("mail", 0, False)]
 
 

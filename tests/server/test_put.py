@@ -14,14 +14,6 @@ from tests.server.client import on_its_loop, problem, turns_until
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def test_a_put_answers_with_its_id_as_text_and_where_it_is(api):
-    answer = api("POST", "/v1/jobs", json={"topic": "mail", "body": {"to": 5}})
-    id = answer.json()["id"]
-    assert answer.status_code == 201
-    assert answer.headers["location"] == f"/v1/jobs/{id}"
-    assert api.queue.get(int(id)).json() == {"to": 5}
-
-
 def test_what_a_put_says_is_what_the_job_has(api):
     job = api.queue.get(int(api.put(delay="30m", key="k", ttr="2m", max_attempts=3, headers={"a": "b"}, priority=4)))
     assert (job.key, job.ttr, job.max_attempts, job.headers, job.priority) == ("k", 120_000, 3, {"a": "b"}, 4)

@@ -8,7 +8,7 @@ import pytest
 from pywheel.server import Limits
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
-from tests.server.client import Exchange, on_its_loop, problem, scope
+from tests.server.client import bearer, begun, on_its_loop, problem
 from tests.server.page.site import tokens
 
 PLACES = 8
@@ -20,19 +20,6 @@ def api(serving):
     api = serving(access="tokens", limits=Limits(waiters=PLACES, streams=PLACES))
     api.context.access.tokens = tokens()
     return api
-
-
-def bearer(token):
-    return {"authorization": f"Bearer {token}", "cookie": f"pywheel_token={token}"}
-
-
-async def begun(api, path, token=""):
-    """Return a stream that has begun, or was refused."""
-    headers = [(name.encode(), value.encode()) for name, value in bearer(token).items() if token]
-    stream = Exchange(api.app, scope(path, headers=headers))
-    while len(stream.sent) < 2:
-        await asyncio.sleep(0.001)
-    return stream
 
 
 def status_of(stream):

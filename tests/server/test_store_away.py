@@ -5,7 +5,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.server.tokens import Tokens
 from tests.jobs.waiting import until
-from tests.server.client import Process, problem
+from tests.server.client import Process, bearer, problem
 
 MADE_UP = "pw_" + "0" * 12 + "_" + "x" * 43
 DETAIL = "on purpose"  # of the error of the store
@@ -32,11 +32,7 @@ REQUESTS = [
 
 def bearing(secret, words):
     """Return the words of a request with a token, for the API and the page."""
-    return {
-        **words,
-        "headers": {"authorization": f"Bearer {secret}", "cookie": f"pywheel_token={secret}"}
-        | words.get("headers", {}),
-    }
+    return {**words, "headers": bearer(secret) | words.get("headers", {})}
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["a made-up token", "a good token"])
