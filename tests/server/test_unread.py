@@ -2,9 +2,10 @@
 
 import contextlib
 import re
-import select
 import socket
+import threading
 import time
+from http.client import parse_headers
 from pathlib import Path
 
 import pytest
@@ -53,29 +54,17 @@ class Mute:
 
     def answers(self):
         """Send what is left of the last request, and read all answers: yield status, id of the request, and body."""
-        data = b""
-        for _ in self.requests:
-            while b"\r\n\r\n" not in data:
-                data += self._more()
-            head, _, data = data.partition(b"\r\n\r\n")
-            length = int(re.search(rb"(?i)\r\ncontent-length: (\d+)", head)[1])
-            while len(data) < length:
-                data += self._more()
-            id = re.search(rb"(?i)\r\nx-request-id: n(\d+)", head)[1]
-            yield int(head.split()[1]), int(id), data[:length]
-            data = data[length:]
-
-    def _more(self):
-        writable = [self.connection] if self._rest else []
-        readable, writable, _ = select.select([self.connection], writable, [], 60)
-        assert readable or writable, "the server neither answers nor reads"
-        if writable:
-            self._rest = self._rest[self.connection.send(self._rest) :]
-        if not readable:
-            return b""
-        data = self.connection.recv(1 << 20)
-        assert data, "the server closed the connection"
-        return data
+        self.connection.settimeout(60)
+        rest = threading.Thread(target=self.connection.sendall, args=(self._rest,))
+        rest.start()
+        with self.connection.makefile("rb") as answers:
+            for _ in self.requests:
+                line = answers.readline()
+                assert line, "the server closed the connection"
+                headers = parse_headers(answers)
+                body = answers.read(int(headers["content-length"]))
+                yield int(line.split()[1]), int(headers["x-request-id"].removeprefix("n")), body
+        rest.join()
 
 
 def get(path, pad=PAD):
