@@ -144,6 +144,9 @@ def test_a_stream_ends_when_its_token_is_removed(guarded, queue, monkeypatch, pa
 
     async def scene():
         stream = await begun(guarded, path, secret)
+        queue.put("before")
+        while not any(b"before" in message.get("body", b"") for message in stream.sent):
+            await asyncio.sleep(0.001)
         tokens.remove(secret.split("_")[1])
         guarded.context.access._known.clear()  # as seconds later
         queue.cancel(queue.put("secret"))
