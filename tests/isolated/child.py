@@ -9,6 +9,19 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
 
+UNSET = {"PYWHEEL_PURE": None, "PYWHEEL_REQUIRE_NATIVE": None}  # whatever this run was started with
+COUNT_WARNINGS = """
+import importlib, warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import pywheel
+    import pywheel.core
+    from pywheel import TimingWheel
+    importlib.import_module("pywheel.core._pure")
+print(pywheel.implementation, [f"{warning.category.__name__}: {warning.message}" for warning in seen], flush=True)
+"""
+
+
 def environment(**variables: str | None) -> dict[str, str]:
     """Return the environment of this process with some variables changed, or, if None, unset."""
     inherited = [ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -17,21 +30,23 @@ def environment(**variables: str | None) -> dict[str, str]:
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def run(*arguments: str, timeout: float = 240, **variables: str | None) -> subprocess.CompletedProcess[str]:
-    """Run the interpreter; the caller judges the result."""
+def run(
+    *arguments: str, cwd: Path = HERE, timeout: float = 240, **variables: str | None
+) -> subprocess.CompletedProcess[str]:
+    """Run the interpreter, by default where no package of ours lies; the caller judges the result."""
     return subprocess.run(
         [sys.executable, *arguments],
         env=environment(**variables),
-        cwd=HERE,  # where no package of ours lies
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=timeout,
     )
 
 
-def run_well(*arguments: str, timeout: float = 240, **variables: str | None) -> str:
+def run_well(*arguments: str, cwd: Path = HERE, timeout: float = 240, **variables: str | None) -> str:
     """Run the interpreter; it must succeed and have nothing to complain about. Return what it printed."""
-    result = run(*arguments, timeout=timeout, **variables)
+    result = run(*arguments, cwd=cwd, timeout=timeout, **variables)
     assert result.returncode == 0, f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}"
     assert result.stderr == "", result.stderr
     return result.stdout

@@ -4,7 +4,6 @@ import gc
 import sys
 import tracemalloc
 from contextlib import suppress
-from functools import partial
 
 import numpy as np
 
@@ -100,19 +99,16 @@ def bulk_of_items(core):
     wheel.cancel_many(handles[::7])
     wheel.cancel_many(range(5))
     wheel.advance(900, 10)
-    refuse(
-        partial(wheel.schedule_many, [1, 2], [[]]),
-        partial(wheel.schedule_many, [1, -2], [[], SHARED]),
-        partial(wheel.schedule_many, None, [1]),
-        partial(wheel.cancel_many, [handles[1], "abc"]),
-        partial(wheel.cancel_many, None),
-    )
+    refuse(wheel, schedule_many=[([1, 2], [[]]), ([1, -2], [[], SHARED]), (None, [1])])
+    refuse(wheel, cancel_many=[([handles[1], "abc"],), (None,)])
 
 
-def refuse(*calls):
-    for call in calls:
-        with suppress(*ERRORS):
-            call()
+def refuse(wheel, **refused):
+    """Call methods, each with some tuples of arguments that it refuses."""
+    for name, calls in refused.items():
+        for arguments in calls:
+            with suppress(*ERRORS):
+                getattr(wheel, name)(*arguments)
 
 
 def errors(core):
@@ -121,38 +117,30 @@ def errors(core):
         wheel = cls(5, max_pending=1)
         wheel.schedule(7, 1)
         refuse(
-            partial(wheel.schedule, 8, 2),
-            partial(wheel.schedule, -1, 2),
-            partial(wheel.schedule, 2**63, 2),
-            partial(wheel.schedule, 1.5, 2),
-            partial(wheel.schedule, "x", SHARED),
-            partial(wheel.reschedule, "x", 2),
-            partial(wheel.reschedule, 1, 10**5000),
-            partial(wheel.cancel, None),
-            partial(wheel.advance, 4),
-            partial(wheel.advance, 9, -1),
-            partial(wheel.deadline, 2.0),
-            partial(wheel.__contains__, 2.0),
-            partial(wheel.__init__, -1),
-            partial(wheel.__init__, 1, max_pending=0),
-            wheel.__reduce__,
+            wheel,
+            schedule=[(8, 2), (-1, 2), (2**63, 2), (1.5, 2), ("x", SHARED)],
+            reschedule=[("x", 2), (1, 10**5000)],
+            cancel=[(None,)],
+            advance=[(4,), (9, -1)],
+            deadline=[(2.0,)],
+            __contains__=[(2.0,)],
+            __init__=[(-1,)],
+            __reduce__=[()],
         )
+        with suppress(ValueError):
+            wheel.__init__(1, max_pending=0)
 
 
 def bulk_errors(core):
     wheel = core.KeyWheel(5, max_pending=1)
     wheel.schedule(7, 1)
     refuse(
-        partial(wheel.schedule, 5, -1),
-        partial(wheel.schedule_many, [1, 2], [1]),
-        partial(wheel.schedule_many, [1, 2], [1, 2]),
-        partial(wheel.schedule_many, np.ones(3), [1]),
-        partial(wheel.schedule_many, [1, -2], [1, 3]),
-        partial(wheel.reschedule_many, [[1]], [1]),
-        partial(wheel.cancel_many, "abc"),
-        partial(wheel.cancel_many, None),
-        partial(wheel.advance_many, 4),
-        partial(wheel.advance_many, 2.5),
+        wheel,
+        schedule=[(5, -1)],
+        schedule_many=[([1, 2], [1]), ([1, 2], [1, 2]), (np.ones(3), [1]), ([1, -2], [1, 3])],
+        reschedule_many=[([[1]], [1])],
+        cancel_many=[("abc",), (None,)],
+        advance_many=[(4,), (2.5,)],
     )
 
 

@@ -1,13 +1,12 @@
 """Run the turns of a loop with one allocation failing in them, the first, the second, the third ..."""
 
-import _testcapi
 import asyncio
 import gc
 import sys
 import weakref
-from contextlib import suppress
 
 from tests.implementations import load_package
+from tests.isolated.timers_nomemory_child import starved
 from tests.timers.loops import Impatient, turn
 
 TIMERS = 700
@@ -27,7 +26,7 @@ class Callback:
 def turns_with_a_failure(pywheel, start):
     """Return the counts of the calls, weak references to the callbacks, and whether an allocation failed."""
     clock = pywheel.ManualClock()
-    loop, calls, failed = pywheel.EventLoop(clock=clock), [0] * TIMERS, False
+    loop, calls = pywheel.EventLoop(clock=clock), [0] * TIMERS
     reports, callbacks = [], []
     loop.set_exception_handler(lambda loop, context: reports.append(type(context["exception"])))
     for number in range(TIMERS):
@@ -37,17 +36,13 @@ def turns_with_a_failure(pywheel, start):
     del callback
     clock.advance(2)
     loop.call_soon(loop.stop)
-    _testcapi.set_nomemory(start, start + 1)
-    try:
-        loop._run_once()
-    except MemoryError:
-        failed = True
-    _testcapi.remove_mem_hooks()
+    _, error = starved(loop._run_once, start, start + 1)
+    assert error in (None, MemoryError)
     for _ in range(4):
         loop.call_soon(loop.stop)
         loop.run_forever()
     loop.close()
-    return calls, callbacks, failed or bool(reports)
+    return calls, callbacks, bool(error or reports)
 
 
 def timeouts_after_a_failure(pywheel, start):
@@ -57,10 +52,8 @@ def timeouts_after_a_failure(pywheel, start):
     turn(loop)
     loop.call_later(0, Callback(calls, 0))
     selector.timeouts.clear()
-    with suppress(MemoryError):
-        _testcapi.set_nomemory(start, start + 1)
-        loop._run_once()
-    _testcapi.remove_mem_hooks()
+    _, error = starved(loop._run_once, start, start + 1)
+    assert error in (None, MemoryError)
     late = calls == [0]
     loop._run_once()
     loop.close()

@@ -1,6 +1,5 @@
 """Run one operation again and again, with memory out from its first, second, third ... allocation on."""
 
-import _testcapi
 import faulthandler
 import gc
 import signal
@@ -13,6 +12,7 @@ import numpy as np
 
 from tests.core.model import MAX_TICK
 from tests.implementations import load
+from tests.isolated.timers_nomemory_child import starved
 
 FAR = 2**50
 ENOUGH = 8  # successes in a row after which no allocation is left to fail
@@ -106,21 +106,6 @@ def comparable(result, operation):
 
 def contents(wheel, handles):
     return [(wheel.deadline(handle), wheel.get(handle)) for handle in handles], len(wheel), wheel.now
-
-
-def starved(call, start, stop):
-    """Return (result, None) or (None, the kind of error) of a call during which allocations start .. stop - 1 fail.
-
-    The error itself would make a cycle with this frame, and CPython keeps only a few MemoryErrors in stock.
-    """
-    error = result = None
-    _testcapi.set_nomemory(start, stop)
-    try:
-        result = call()
-    except BaseException as raised:
-        error = type(raised)
-    _testcapi.remove_mem_hooks()
-    return result, error
 
 
 def check_failed(wheel, handles, before, name, call, reference):

@@ -16,13 +16,6 @@ pytestmark = [
 both_kinds = pytest.mark.parametrize("config", [OWN_GIL, SHARED_GIL])
 
 SHOW = "import pywheel; print(pywheel.implementation, flush=True)"
-COUNT_WARNINGS = """
-import warnings
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    import pywheel
-print(pywheel.implementation, [f"{warning.category.__name__}: {warning.message}" for warning in seen], flush=True)
-"""
 USE = """
 import pywheel
 fired, clock = [], pywheel.ManualClock()
@@ -34,13 +27,12 @@ print(*fired, flush=True)
 
 
 def run(*arguments, **variables):
-    switches = {"PYWHEEL_PURE": None, "PYWHEEL_REQUIRE_NATIVE": None}  # unset, whatever this run was started with
-    return child.run(child.script("subinterpreter_child.py"), *arguments, **{**switches, **variables})
+    return child.run(child.script("subinterpreter_child.py"), *arguments, **{**child.UNSET, **variables})
 
 
 @both_kinds
 def test_a_subinterpreter_gets_the_twin_and_one_warning_that_says_why(config):
-    result = run(config, COUNT_WARNINGS)
+    result = run(config, child.COUNT_WARNINGS)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("pure [")
     assert result.stdout.count("Warning: ") == result.stdout.count("RuntimeWarning: ") == 1

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.implementations import PURE_ONLY
-from tests.isolated.child import run, run_well
+from tests.isolated.child import COUNT_WARNINGS, UNSET, run, run_well
 
 pytestmark = pytest.mark.stress
 
@@ -23,19 +23,6 @@ sys.meta_path.insert(0, Blocker())
 """
 BROKEN = MISSING.replace("raise ModuleNotFoundError(f", "raise ImportError(")
 
-COUNT_WARNINGS = """
-import importlib, warnings
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    import pywheel
-    import pywheel.core
-    from pywheel import TimingWheel
-    importlib.import_module("pywheel.core._pure")
-print(pywheel.implementation, [f"{warning.category.__name__}: {warning.message}" for warning in seen])
-"""
-
-
-UNSET = {"PYWHEEL_PURE": None, "PYWHEEL_REQUIRE_NATIVE": None}  # whatever this run was started with
 OFF = {"PYWHEEL_PURE": "0", "PYWHEEL_REQUIRE_NATIVE": ""}
 
 

@@ -9,11 +9,7 @@ pytestmark = pytest.mark.stress
 
 CODE = """
 import sys
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "numpy":
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Blocker())
+sys.modules["numpy"] = None  # as if it were not installed
 import {module} as core
 wheel = core.KeyWheel()
 handle = wheel.schedule(5, 7)
@@ -34,10 +30,10 @@ for call in (
 assert wheel.advance(5) == [7]
 wheel = core.TimingWheel()
 assert wheel.cancel_many(wheel.schedule_many([1, 2], "ab")) == [True, True]
-print("numpy" in sys.modules)
+print("well")
 """
 
 
 @pytest.mark.parametrize("name", CORES)
 def test_without_numpy_the_bulk_calls_say_what_to_install_and_the_rest_works(name):
-    assert run_well("-c", CODE.format(module=MODULES[name])) == "False\n"
+    assert run_well("-c", CODE.format(module=MODULES[name])) == "well\n"

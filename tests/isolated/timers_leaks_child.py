@@ -191,6 +191,7 @@ NATIVE = [crowd, timeouts]  # the twin has timers of one kind, and its timeouts 
 
 def main(implementation):
     pywheel = load_package(implementation)
+    gc.freeze()  # collections walk what the scenes make alone
     tracemalloc.start()
     references = sys.getrefcount(SHARED), sys.getrefcount(CONTEXT), sys.getrefcount(nothing)
     for scene in SCENES + NATIVE * (implementation == "native"):
