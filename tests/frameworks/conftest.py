@@ -1,6 +1,8 @@
+import shutil
+
 import pytest
 
-from tests.frameworks.programs import FOLDER, Program
+from tests.frameworks.programs import FOLDER, Program, Project
 
 
 def pytest_collection_modifyitems(items):
@@ -24,3 +26,23 @@ def start(tmp_path):
     yield start
     for program in started:
         program.stop()
+
+
+@pytest.fixture
+def shop(start, tmp_path):
+    return Project(start, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def database_file(tmp_path_factory):
+    """A database of the project that is migrated, to be copied."""
+    folder = tmp_path_factory.mktemp("migrated")
+    Project(None, folder).manage("migrate", "-v", "0")
+    return folder / "db.sqlite3"
+
+
+@pytest.fixture
+def migrated(shop, database_file, tmp_path):
+    """The project with a database that is migrated."""
+    shutil.copy(database_file, tmp_path)
+    return shop

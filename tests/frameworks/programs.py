@@ -10,7 +10,7 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
-from tests.isolated.child import environment
+from tests.isolated.child import environment, run
 from tests.jobs.waiting import LIMIT, until
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
@@ -80,3 +80,30 @@ class Program:
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise AssertionError(self.said) from None
+
+
+class Project:
+    """The project of Django, with its database in a folder, or on a server."""
+
+    def __init__(self, start, folder, **variables):
+        self._start = start
+        self.variables = {"SHOP_FOLDER": str(folder), "PYWHEEL_STORE": None, "SHOP_DATABASE": None, **variables}
+
+    def start(self, *command, folder=DJANGO, **variables):
+        return self._start(*command, folder=folder, **self.variables, **variables)
+
+    def manage(self, *arguments, code=0):
+        """Return what a command prints."""
+        program = ("-W", "error", str(DJANGO / "manage.py"))
+        result = run(*program, *arguments, cwd=DJANGO, **self.variables)
+        assert result.returncode == code, result.stdout + result.stderr
+        return result.stdout + result.stderr
+
+    def shell(self, *lines):
+        """Return what lines of Python print in the project."""
+        return self.manage("shell", "-v", "0", "-c", "".join(lines))
+
+    def call(self, *commands):
+        """Run several commands of Django in one process."""
+        calls = (f"call_command(*{command!r})\n" for command in commands)
+        return self.shell("from django.core.management import call_command\n", *calls)

@@ -2,17 +2,14 @@
 
 import json
 import re
-import shutil
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
 from pywheel import JobQueue
-from tests.frameworks.programs import DJANGO
-from tests.isolated.child import environment
-from tests.jobs.waiting import LIMIT, until
+from tests.frameworks.programs import DJANGO, Project
+from tests.isolated.child import run
+from tests.jobs.waiting import until
 from tests.stores.django_database import database
 from tests.stores.emptied import emptied
 
@@ -21,51 +18,6 @@ SERVERS = {
     "gunicorn": ("-m", "gunicorn", "--preload", "-w", "2", "-b", "127.0.0.1:PORT", "--no-control-socket", "shop.wsgi"),
     "asgi": ("-m", "uvicorn", "--port", "PORT", "shop.asgi:application"),
 }
-
-
-class Shop:
-    """The project, with its database in a folder, or on a server."""
-
-    def __init__(self, start, folder, **variables):
-        self._start = start
-        self.variables = {"SHOP_FOLDER": str(folder), "PYWHEEL_STORE": None, "SHOP_DATABASE": None, **variables}
-
-    def start(self, *command, folder=DJANGO, **variables):
-        return self._start(*command, folder=folder, **self.variables, **variables)
-
-    def manage(self, *arguments, code=0):
-        """Return what a command prints."""
-        command = [sys.executable, "-W", "error", str(DJANGO / "manage.py"), *arguments]
-        result = subprocess.run(
-            command, cwd=DJANGO, env=environment(**self.variables), capture_output=True, text=True, timeout=LIMIT
-        )
-        assert result.returncode == code, result.stdout + result.stderr
-        return result.stdout + result.stderr
-
-    def call(self, *commands):
-        """Run several commands of Django in one process."""
-        lines = "; ".join(f"call_command(*{command!r})" for command in commands)
-        return self.manage("shell", "-v", "0", "-c", f"from django.core.management import call_command; {lines}")
-
-
-@pytest.fixture
-def shop(start, tmp_path):
-    return Shop(start, tmp_path)
-
-
-@pytest.fixture(scope="session")
-def database_file(tmp_path_factory):
-    """A database of the project that is migrated, to be copied."""
-    folder = tmp_path_factory.mktemp("migrated")
-    Shop(None, folder).manage("migrate", "-v", "0")
-    return folder / "db.sqlite3"
-
-
-@pytest.fixture
-def migrated(shop, database_file, tmp_path):
-    """The project with a database that is migrated."""
-    shutil.copy(database_file, tmp_path)
-    return shop
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -77,7 +29,7 @@ def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(migrate
 def shop_on_server(request, start, tmp_path):
     server = request.getfixturevalue(f"{request.param}_server")
     url = server.url() if request.param == "postgres" else emptied(server)
-    return Shop(start, tmp_path, SHOP_DATABASE=json.dumps(database(url)))
+    return Project(start, tmp_path, SHOP_DATABASE=json.dumps(database(url)))
 
 
 def test_so_it_is_on_servers(shop_on_server):
@@ -121,7 +73,7 @@ def test_django_takes_its_own_options_and_the_command_the_others(migrated):
 
 def test_a_command_that_a_program_calls_leaves_its_variables_alone(migrated):
     lines = "import os; from django.core.management import call_command; call_command('pywheel', 'put', 'mail')"
-    assert migrated.manage("shell", "-v", "0", "-c", f"{lines}; print(os.environ.get('PYWHEEL_STORE'))") == "1\nNone\n"
+    assert migrated.shell(lines, "; print(os.environ.get('PYWHEEL_STORE'))") == "1\nNone\n"
 
 
 @pytest.mark.parametrize("more", [[], ["--processes", "2"], ["--reload"]], ids=["one", "two", "reload"])
@@ -164,14 +116,13 @@ def test_the_projects_own_tests_pass(shop):
 
 
 def test_the_admins_search_looks_at_some_thousand_jobs_for_a_page(migrated):
-    lines = (
-        "from pywheel.django import queue",
-        "from pywheel.django.admin import _found",
-        "queue.put_many([queue.job('mail', n) for n in range(6_000)])",
-        "jobs, following = _found({'error': 'refused'}, '')",
-        "print(jobs, following, _found({'error': 'refused'}, following))",
-    )
-    said = migrated.manage("shell", "-v", "0", "-c", "; ".join(lines))
+    said = migrated.shell("""
+from pywheel.django import queue
+from pywheel.django.admin import _found
+queue.put_many([queue.job('mail', n) for n in range(6_000)])
+jobs, following = _found({'error': 'refused'}, '')
+print(jobs, following, _found({'error': 'refused'}, following))
+""")
     assert re.fullmatch(r"\[\] i5\d\d\d \(\[\], None\)", said.strip().splitlines()[-1])
 
 
@@ -246,8 +197,7 @@ def addresses(databases):
     """Return the addresses of the stores in these databases, and what went wrong."""
     engines = {name: "sqlite3" if name == "sqlite" else name.partition("-")[0] for name in databases}
     told = {name: {"ENGINE": f"django.db.backends.{engines[name]}", **databases[name]} for name in databases}
-    command = [sys.executable, "-c", ADDRESS, json.dumps(told)]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
+    result = run("-c", ADDRESS, json.dumps(told))
     return result.stdout.splitlines(), result.stderr
 
 
@@ -324,17 +274,15 @@ def test_each_handler_begins_with_no_connection_of_the_one_before(tmp_path):
     """As a view does, with Django's own CONN_MAX_AGE of 0."""
     with JobQueue(f"sqlite:///{tmp_path}/db.sqlite3"):
         pass
-    command = [sys.executable, "-c", CONNECTIONS, f"{tmp_path}/db.sqlite3"]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
+    result = run("-c", CONNECTIONS, f"{tmp_path}/db.sqlite3")
     assert result.stdout.startswith("True"), result.stdout + result.stderr
 
 
 def test_each_further_migration_in_a_process_changes_nothing(migrated):
     """Tests of migrations run many: each one wrapped what drops the database once more."""
-    program = """
+    assert "drops 1" in migrated.shell("""
 from django.core.management import call_command
 from django.db import connection
 drops = [(call_command("migrate", verbosity=0), connection.creation.destroy_test_db) for _ in range(3)]
 print("drops", len({id(drop) for _, drop in drops}))
-"""
-    assert "drops 1" in migrated.manage("shell", "-c", program)
+""")

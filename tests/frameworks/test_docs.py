@@ -3,15 +3,12 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from tests.docs.pages import ROOT, blocks
 from tests.frameworks.programs import DJANGO
-from tests.isolated.child import environment
-from tests.jobs.waiting import LIMIT
+from tests.isolated.child import run, run_well
 
 GUNICORN, ON_COMMIT = blocks("docs/frameworks.md", "py")
 BEFORE = """
@@ -73,9 +70,7 @@ with TestClient(app) as client:
 
 def test_the_example_runs(tmp_path):
     [code] = blocks("docs/frameworks.md", "python")
-    command = [sys.executable, "-W", "error", "-c", code]
-    result = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT)
-    assert (result.returncode, result.stderr) == (0, "")
+    run_well("-W", "error", "-c", code, cwd=tmp_path)
 
 
 def test_the_lines_for_gunicorn_are_those_of_the_example():
@@ -83,23 +78,22 @@ def test_the_lines_for_gunicorn_are_those_of_the_example():
     assert [word for word in GUNICORN.split() if word not in example] == []
 
 
-def test_a_put_on_commit_is_stored_in_django(tmp_path):
+def test_a_put_on_commit_is_stored_in_django(migrated):
     order = "order = Order.objects.create()\n"
     stored = 'assert [job.topic for job in queue.jobs.list()] == ["order.mail"]\n'
-    run_in_django([BEFORE, PROJECT, order, ON_COMMIT, stored], tmp_path)
+    assert migrated.shell(BEFORE, PROJECT, order, ON_COMMIT, stored) == ""
 
 
-def test_orders_on_django_are_paid_or_closed(tmp_path):
+def test_orders_on_django_are_paid_or_closed(migrated):
     place, pay, close = blocks("docs/orders.md", "py")[2:]
     close = close.replace('"order.close"', '"page.close"')  # the project's own has the other topic already
-    run_in_django([BEFORE, PROJECT, close, place, "number = order.pk\n", pay, PAID, place, CLOSED], tmp_path)
+    assert migrated.shell(BEFORE, PROJECT, close, place, "number = order.pk\n", pay, PAID, place, CLOSED) == ""
 
 
 def test_orders_on_fastapi_are_paid_or_closed(tmp_path):
     program, lifespan, *_ = blocks("docs/orders.md", "py")
-    command = [sys.executable, "-c", f"{SHOP}{program}{lifespan}{CUSTOMERS}"]
-    known = environment(PYTHONPATH=f"{DJANGO.parent}{os.pathsep}{ROOT}", PYWHEEL_STORE=None, SHOP_DATABASE=None)
-    result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=LIMIT)
+    variables = {"PYTHONPATH": f"{DJANGO.parent}{os.pathsep}{ROOT}", "PYWHEEL_STORE": None, "SHOP_DATABASE": None}
+    result = run("-c", f"{SHOP}{program}{lifespan}{CUSTOMERS}", cwd=tmp_path, **variables)
     assert result.returncode == 0, result.stderr
 
 
@@ -114,22 +108,7 @@ def test_the_test_of_orders_passes_any_number_of_times_on_each_driver(driver, re
             variables[name] = f"{place}?host={server.folder}&port={server.port}"
         assert list(variables) == ["SHOP_DATABASE", "PYWHEEL_STORE"]
     shutil.copy(DJANGO.parent / "test_fastapi_shop.py", tmp_path)
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_fastapi_shop.py"]
-    known = environment(PYTHONPATH=str(DJANGO.parent), **variables)
+    command = ["-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_fastapi_shop.py"]
     for _ in range(2):
-        result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=LIMIT)
+        result = run(*command, cwd=tmp_path, PYTHONPATH=str(DJANGO.parent), **variables)
         assert result.returncode == 0, result.stdout
-
-
-def run_in_django(lines, folder):
-    """Run lines in the project of the examples, with a database of their own."""
-    for command in (["migrate", "-v", "0"], ["shell", "-v", "0", "-c", "".join(lines)]):
-        done = subprocess.run(
-            [sys.executable, "manage.py", *command],
-            cwd=DJANGO,
-            env=environment(SHOP_FOLDER=str(folder), PYWHEEL_STORE=None),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-        )
-        assert (done.returncode, done.stderr) == (0, "")

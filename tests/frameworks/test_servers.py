@@ -1,13 +1,11 @@
 """FastAPI, Flask, gunicorn and uvloop: the server is started, requests are sent, jobs are delivered, all is stopped."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests.frameworks.programs import FOLDER
-from tests.isolated.child import environment
+from tests.isolated.child import run_well
 from tests.jobs.waiting import LIMIT, until
 
 GUNICORN = ("-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:PORT", "--no-control-socket")
@@ -79,9 +77,8 @@ def test_a_queue_that_the_parent_has_used_works_in_each_process_after_the_fork(r
 
 def test_uvloop_runs_puts_and_handlers():
     pytest.importorskip("uvloop")
-    command = [sys.executable, "-W", "error", str(FOLDER / "uvloop_shop.py"), "50"]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
-    assert (result.stdout, result.stderr) == ("50 orders closed; handlers and puts on uvloop\n", "")
+    said = run_well("-W", "error", str(FOLDER / "uvloop_shop.py"), "50")
+    assert said == "50 orders closed; handlers and puts on uvloop\n"
 
 
 def test_the_notebook_runs_from_top_to_bottom(tmp_path):
