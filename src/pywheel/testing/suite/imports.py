@@ -55,7 +55,7 @@ class _Other(StoreTests):
         self.apply(Release(given_back.id, given_back.claims))
         self.apply(Cancel(given_back.id))
         self.apply(Nack(dead.id, dead.claims, 0, "why"))
-        self.apply(Ack(done.id, done.claims))
+        self.apply(Ack(done.id, done.claims, b"\0r"))
         self.put(key="never claimed", due=FAR)
         self.apply(Cancel(("t", "never claimed")))
         again = job(key="again")

@@ -84,12 +84,6 @@ class ResultTests(StoreTests):
         assert [self.history(id) for id in (first, second)] == [[], []]
         assert self.store.verify() == []
 
-    def test_an_import_brings_the_result(self) -> None:
-        past = (Attempt(1, 1, NOW - 9, NOW - 5, Outcome.DONE, "w", None, b"\x00r"),)
-        job = Job(0, "t", b"b", NOW, NOW - 10, State.DONE, claims=1, attempt=1)
-        [id] = self.apply(Import((Imported(job, past),)))
-        assert self.history(id) == list(past)
-
     def test_a_result_is_rewritten_if_it_is_still_the_same(self) -> None:
         id, other = self.done(b"old"), self.done(None)
         for wrong in (Rewrite(id, b"not", b"new", 1), Rewrite(id, b"old", b"new", 2), Rewrite(other, b"", b"new", 1)):
