@@ -61,7 +61,7 @@ class ViewTests(StoreTests):
         assert self.listed(limit=0) == []
 
     def test_lists_page_through_every_state_of_many_topics(self) -> None:
-        ids = [self.put(f"t{n % 7}", due=FAR) for n in range(100)]
+        ids = self.apply(Put(tuple(NewJob(f"t{n % 7}", b"", FAR) for n in range(100))))
         for id in ids[::2]:
             self.apply(Cancel(id))
         for state, expected in ((State.CANCELLED, ids[::2]), (State.DELAYED, ids[1::2]), (None, ids)):
@@ -236,14 +236,12 @@ class ReadingTests(StoreTests):
         assert (ended.attempt, ended.error) == (2, None)
 
     def test_what_was_retried_or_forgotten_is_not_recent(self) -> None:
-        for ending in (None, "done"):
+        for done in (False, True):
             for after in (lambda id: Retry(id, FAR), Delete):
                 id = self.put()
                 claims = self.one().claims
-                if ending:
-                    self.apply(Ack(id, claims))
-                else:
-                    self.apply(Nack(id, claims, None, "wrong"))
+                end: Any = Ack(id, claims) if done else Nack(id, claims, None, "wrong")
+                self.apply(end)
                 assert [ended.id for ended in self.ask(q.ListEnded(None, 0, 10))] == [id]
                 self.apply(after(id))
                 assert self.ask(q.ListEnded(None, 0, 10)) == self.ask(q.ListEnded("t", 0, 10)) == []
@@ -254,10 +252,8 @@ class ReadingTests(StoreTests):
             ids.append(self.put(f"t{n % 7}"))
             [job] = self.reserve(topic=f"t{n % 7}")
             self.apply(Begin(job.id, 1, 1_000))
-            if n % 3:
-                self.apply(Ack(job.id, 1))
-            else:
-                self.apply(Nack(job.id, 1, None))
+            end: Any = Ack(job.id, 1) if n % 3 else Nack(job.id, 1, None)
+            self.apply(end)
             self.pass_time(1)
         assert [ended.id for ended in self.ask(q.ListEnded(None, 0, 25))] == ids[:-26:-1]
         assert [ended.id for ended in self.ask(q.ListEnded("t1", NOW + 30, 25))] == ids[57:29:-7]
