@@ -7,7 +7,7 @@ from typing import Any
 from ..._errors import BadJob
 from ...jobs.commands import RESULT_MOST, Ack, Cancel, Delete, Import, Nack, Purge, Retry, Rewrite
 from ...jobs.job import Attempt, Counts, Imported, Job, Outcome, State
-from ...jobs.queries import GetHistories, GetStates
+from ...jobs.queries import GetHistories, GetJob, GetStates
 from .base import NOW, StoreTests
 
 __all__ = ["ResultTests"]
@@ -119,10 +119,13 @@ class ResultTests(StoreTests):
         assert self.ask(GetStates(asked)) == [delayed_state, *others, delayed_state]
         assert self.ask(GetStates([])) == []
 
-    def test_an_id_that_no_job_can_have_has_no_state_and_no_history(self) -> None:
-        ids = (2**63, -(2**70), 0, self.put(), -1, 2**70)
-        assert self.ask(GetStates(ids)) == [None, None, None, State.DELAYED, None, None]
-        assert self.ask(GetHistories(ids)) == [[]] * 6
+    def test_an_id_that_no_job_has_has_no_job_no_state_and_no_history(self) -> None:
+        unknown = (2**63 - 1, 2**63, -(2**70), 10**12, 0, -1, 2**100)
+        ids = (*unknown[:3], self.put(), *unknown[3:])
+        assert self.ask(GetStates(ids)) == [*[None] * 3, State.DELAYED, *[None] * 4]
+        assert self.ask(GetHistories(ids)) == [[]] * 8
+        for id in unknown:
+            assert (self.ask(GetJob(id)), self.history(id)) == (None, [])
 
     def test_a_state_is_that_of_a_lease_that_is_over(self) -> None:
         again, spent = self.put(), self.put(max_attempts=1)

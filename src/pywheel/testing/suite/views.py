@@ -43,11 +43,6 @@ class ViewTests(StoreTests):
         outcomes = [attempt.outcome for attempt in self.history(job.id)]
         assert outcomes == [Outcome.RELEASED, Outcome.CANCELLED]
 
-    def test_an_unknown_job_has_no_history(self) -> None:
-        for id in (1, 0, -1, *BEYOND):
-            assert self.ask(q.GetJob(id)) is None
-            assert self.history(id) == []
-
     # ---- lists ------------------------------------------------------------------------------------------------------
 
     def test_lists_go_by_id_in_pages(self) -> None:
