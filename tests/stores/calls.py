@@ -9,7 +9,7 @@ from pywheel.jobs import queries as q
 from pywheel.jobs.commands import ClaimPolicy
 from pywheel.stores import Filter
 
-__all__ = ["CALLS", "QUERIES", "TERMS", "ended", "in_threads", "listening", "put", "settle"]
+__all__ = ["CALLS", "QUERIES", "TERMS", "ended", "in_threads", "listening", "put", "put_many", "settle"]
 
 TERMS = ClaimPolicy(60_000, 3)
 SERIAL = itertools.count()
@@ -20,6 +20,11 @@ def put(store, *jobs, nonce=None):
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
+
+
+def put_many(store, count=1, topic="t", due=0, **options):
+    """Put so many jobs; return their ids."""
+    return put(store, *[NewJob(topic, b"b", due, **options)] * count)
 
 
 def settle(notifier):

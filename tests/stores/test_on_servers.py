@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pywheel import JobQueue, NotAStore, PywheelError, StoreAway
+from pywheel import JobQueue, NotAStore
 from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, GetNote, ListNotes
@@ -16,9 +16,7 @@ from tests.isolated.child import run_well
 from tests.jobs.waiting import finished, until, working
 from tests.stores.calls import in_threads, listening
 from tests.stores.files import put
-from tests.stores.network import Proxy
-
-SECRET = "hunter2:/?#[]@!$"
+from tests.stores.refusing import refused
 
 
 @pytest.fixture
@@ -32,13 +30,6 @@ def store(url):
         yield store
 
 
-def said(error):
-    """Return the message of an error of ours: one line."""
-    assert isinstance(error, PywheelError)
-    assert "\n" not in str(error)
-    return str(error)
-
-
 # ---- bad input ------------------------------------------------------------------------------------------------------
 
 SERIAL = itertools.count()
@@ -48,25 +39,7 @@ def test_names_that_are_part_of_statements_are_few(server):
     base = server.url().partition("?")[0]
     for option in ("prefix",) if server.program == "redis-server" else ("prefix", "schema"):
         for word in ("'; DROP TABLE x; --", "a b", "", "A", "1a", "x" * 50, 'a"b', "ü"):
-            with pytest.raises(NotAStore) as caught:
-                open(f"{base}?{option}={quote(word, safe='')}")
-            assert option in said(caught.value)
-
-
-def test_a_server_that_is_not_there_is_away_and_the_error_says_where_without_the_password(server):
-    with Proxy(server, tcp=True) as proxy:
-        url = with_password(server.url(via=proxy))
-    with pytest.raises(StoreAway) as caught:
-        open(url)
-    assert SECRET not in said(caught.value)
-    assert "127.0.0.1" in said(caught.value)
-
-
-def with_password(url):
-    """Return an address with a password, which the server does not ask for."""
-    scheme, _, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
-    return f"{scheme}://{user}:{quote(SECRET, safe='')}@{place if at else rest}"
+            refused(NotAStore, option, open, f"{base}?{option}={quote(word, safe='')}")
 
 
 # ---- threads, and the end -------------------------------------------------------------------------------------------

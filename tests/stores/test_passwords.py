@@ -5,11 +5,12 @@ import logging
 
 import pytest
 
-from pywheel import JobQueue, NotAStore, StoreError, Worker
+from pywheel import JobQueue, NotAStore, StoreAway, StoreError, Worker
 from pywheel.stores import open
 from tests.stores.network import Proxy
+from tests.stores.refusing import SECRET, refused
 
-SECRET = "s3:cr@t/x"
+PASSWORD = "s3:cr@t/x"
 QUOTED = "s3%3Acr%40t%2Fx"
 
 
@@ -18,16 +19,16 @@ def allow(server):
     with contextlib.closing(server.connect()) as connection:
         if server.program == "redis-server":
             connection.acl_setuser(
-                "shop", enabled=True, passwords=[f"+{SECRET}"], keys="*", channels="*", categories=["+@all"]
+                "shop", enabled=True, passwords=[f"+{PASSWORD}"], keys="*", channels="*", categories=["+@all"]
             )
             return
         with contextlib.closing(connection.cursor()) as cursor:
             if server.program == "postgres":
                 if not cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = 'shop'").fetchone():
-                    cursor.execute(f"CREATE ROLE shop LOGIN SUPERUSER PASSWORD '{SECRET}'")
+                    cursor.execute(f"CREATE ROLE shop LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
             else:
                 cursor.execute("DROP USER IF EXISTS shop@localhost")
-                cursor.execute(f"CREATE USER shop@localhost IDENTIFIED BY '{SECRET}'")
+                cursor.execute(f"CREATE USER shop@localhost IDENTIFIED BY '{PASSWORD}'")
                 cursor.execute("GRANT ALL ON *.* TO shop@localhost")
 
 
@@ -44,7 +45,7 @@ def url_of(server, password=QUOTED, **options):
 
 
 def hides(text):
-    return not {part for part in (SECRET, QUOTED, "cr@t", "cr%40t") if part in text}
+    return not {part for part in (PASSWORD, QUOTED, "cr@t", "cr%40t") if part in text}
 
 
 def shown(error):
@@ -78,16 +79,22 @@ def test_a_store_works_with_its_password_and_does_not_show_it(guarded, caplog):
         assert hides(caplog.text)
 
 
+def test_a_server_that_is_not_there_is_away_and_the_error_says_where_without_the_password(server):
+    with Proxy(server, tcp=True) as proxy:
+        url = url_of(server, via=proxy)
+    refused(StoreAway, "127.0.0.1", open, url)
+    with pytest.raises(StoreAway) as caught:
+        open(url)
+    assert hides(shown(caught.value))
+
+
 def test_a_wrong_password_is_a_named_error_that_shows_neither(guarded):
-    with pytest.raises(NotAStore, match="password") as refused:
-        open(url_of(guarded, "wr0ng"))
-    assert "wr0ng" not in str(refused.value)
-    assert "\n" not in str(refused.value)
+    refused(NotAStore, "password", open, url_of(guarded, SECRET))
 
 
 def test_a_password_may_stand_in_a_file(guarded, tmp_path):
     file = tmp_path / "password"
-    file.write_text(SECRET + "\n")
+    file.write_text(PASSWORD + "\n")
     url = guarded.url(user="shop", password_file=str(file))
     open(url).close()
     file.write_text("wr0ng")

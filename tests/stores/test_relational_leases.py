@@ -15,20 +15,12 @@ from pywheel.stores.sql.transaction import Heads, Look, Lookup, Names
 FOREVER = float("inf")
 
 
-def test_the_earliest_end_counts_of_those_read_and_given():
+def test_the_earliest_end_counts_of_those_read_and_those_given_meanwhile():
     leases = Leases()
-    assert leases.first(lambda: (50, 0)) == 50
-    leases.gave(70)
-    leases.gave(30)
-    leases.gave(40)
-    assert leases.first(lambda: (60, 0)) == 30
-
-
-def test_a_lease_given_after_what_was_read_counts():
-    leases = Leases()
-    leases.first(lambda: (80, 0))
+    assert leases.first(lambda: (80, 0)) == 80
     before = time.monotonic()
-    leases.gave(30)
+    for end in (70, 30, 40):
+        leases.gave(end)
     leases.found(80, before)
     assert leases.first(lambda: (90, 0)) == 30
 
@@ -37,18 +29,17 @@ def test_a_lease_given_after_what_was_read_counts():
 
 
 def test_leases_are_looked_at_from_the_last_look_on_less_what_may_be_under_way():
-    leases, moment = Leases(), time.monotonic()
-    assert leases.since() == -FURTHEST
-    leases.looked(None, 1_000_000, moment)
-    assert leases.since() == 1_000_000 - 10_000
-    patient = Leases(5.0)
-    patient.since()
-    patient.looked(None, 1_000_000, moment)
+    leases, patient = Leases(), Leases(5.0)
+    assert leases.since() == patient.since() == -FURTHEST
+    patient.looked(None, 1_000_000, time.monotonic())
     assert patient.since() == 1_000_000 - 15_000
-    leases.looked(900_000, 1_000_500, moment)  # it is over, and nobody has ended it
-    assert leases.since() == 900_000 - 10_000
-    leases.looked(None, 500_000, moment)  # the server's clock went back
-    assert leases.since() == 500_000 - 10_000
+    for first, now, since in (
+        (None, 1_000_000, 1_000_000),
+        (900_000, 1_000_500, 900_000),  # it is over, and nobody has ended it
+        (None, 500_000, 500_000),  # the server's clock went back
+    ):
+        leases.looked(first, now, time.monotonic())
+        assert leases.since() == since - 10_000
 
 
 def test_all_leases_are_looked_at_once_in_a_while(monkeypatch):
@@ -90,6 +81,14 @@ def heads(clock):
     return heads
 
 
+@pytest.fixture
+def far(heads):
+    """Heads whose claims begin late, behind a long time in which nothing is due."""
+    for due in range(60_000, 1_000_000, 10_000):
+        note(heads, due=due, seconds=0.03)
+    return heads
+
+
 def next_part(heads, clock):
     while (part := part_of(heads)) == (0, 0):
         clock.advance(0.001)
@@ -110,16 +109,14 @@ def test_claims_begin_behind_what_has_gone_by(heads):
     assert (Heads().first(1, 0), part_of(Heads())) == (None, (0, 0))
 
 
-def test_claims_look_at_what_is_earlier_a_part_at_a_time(heads, clock):
-    for due in range(60_000, 1_000_000, 10_000):
-        note(heads, due=due)
+def test_claims_look_at_what_is_earlier_a_part_at_a_time(far, clock):
     for _ in range(2):  # again and again
-        parts = seen(heads, clock)
+        parts = seen(far, clock)
         assert 60 < len(parts) < 130
         assert [since for since, _ in parts] == [-FURTHEST, *(until for _, until in parts[:-1])]
-        note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=parts[-1])
-    note(heads, jobs=0, due=70_000)  # there is a job that is due earlier
-    assert len(seen(heads, clock)) < 10
+        note(far, jobs=0, due=far.first(1, 0) + 1_000, part=parts[-1])
+    note(far, jobs=0, due=70_000)  # there is a job that is due earlier
+    assert len(seen(far, clock)) < 10
 
 
 def test_the_parts_stay_equal_however_many_jobs_are_claimed(heads, clock):
@@ -132,33 +129,29 @@ def test_the_parts_stay_equal_however_many_jobs_are_claimed(heads, clock):
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.02, 10])
-def test_claims_that_come_seldom_look_at_all_in_time(heads, clock, seconds):
+def test_claims_that_come_seldom_look_at_all_in_time(far, clock, seconds):
     """Also where looks take long: an idle worker claims once a second."""
-    for due in range(60_000, 1_000_000, 10_000):
-        note(heads, due=due)
     reached, rounds = -FURTHEST, []
     for second in range(40):
         clock.advance(1)
-        since, until = part_of(heads)
+        since, until = part_of(far)
         assert since in (-FURTHEST, reached)
         reached = until
-        if until == heads.first(1, 0):
+        if until == far.first(1, 0):
             rounds.append(second)
-        note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=(since, until), seconds=seconds)
+        note(far, jobs=0, due=far.first(1, 0) + 1_000, part=(since, until), seconds=seconds)
     assert rounds[0] < 20
     assert all(later - earlier < 20 for earlier, later in pairwise(rounds))
 
 
-def test_looks_of_claims_that_come_seldom_take_little_time(heads, clock):
+def test_looks_of_claims_that_come_seldom_take_little_time(far, clock):
     """A look at a few parts may take less time than claims did while there were many jobs."""
-    for due in range(60_000, 1_000_000, 10_000):
-        note(heads, due=due, seconds=0.03)
     clock.advance(60)
     spent = 0.0
     for _ in range(60):
-        since, until = part_of(heads)
+        since, until = part_of(far)
         seconds = 0.5 * (until - max(since, 0)) / 1_000_000  # half a second for a look at all
-        note(heads, jobs=0, due=heads.first(1, 0) + 1_000, part=(since, until), seconds=seconds)
+        note(far, jobs=0, due=far.first(1, 0) + 1_000, part=(since, until), seconds=seconds)
         spent += seconds
         clock.advance(1)
     assert spent < 4

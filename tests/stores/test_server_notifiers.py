@@ -22,18 +22,11 @@ from tests.stores.calls import listening, settle
 from tests.stores.network import Proxy
 from tests.stores.notifying import child
 
-FAR = 2**60
 WORKER = """
 import sys
-from pywheel.jobs import commands as ops
 from pywheel.stores import open
-store = open(sys.argv[1])
-worker = store.notifier("w")
-store.apply([ops.Announce(worker.worker, ("t",))])
-worker.publish(2**60)
-while worker.wait(0):
-    pass
-worker.hints()
+from tests.stores.calls import listening
+worker = listening(open(sys.argv[1]))
 print(worker.worker, flush=True)
 while True:
     worker.wait(0.1)
@@ -63,10 +56,8 @@ class Beating:
     """A notifier of this process, at work as a worker's is."""
 
     def __init__(self, store):
-        self.notifier = store.notifier("w")
+        self.notifier = listening(store)
         self.heard, self.reloads = set(), 0
-        store.apply([ops.Announce(self.notifier.worker, ("t",))])
-        self.notifier.publish(FAR)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
@@ -117,19 +108,11 @@ def said(process, count):
 
 
 @pytest.mark.stress
-def test_a_put_of_one_process_wakes_the_worker_of_another(store, shared_url):
-    with child("-c", WORKER, shared_url) as process:
-        name_of(process)
-        ids = set(put(store, 50)) | set(put(store)) | {id for _ in range(5) for id in put(store)}
-        assert said(process, len(ids)) == ids
-
-
-@pytest.mark.stress
-def test_each_is_told_of_its_own_shards(store, shared_url):
+def test_each_process_is_told_of_the_jobs_in_its_own_shards(store, shared_url):
     with child("-c", WORKER, shared_url) as one, child("-c", WORKER, shared_url) as other:
         names = name_of(one), name_of(other)
         until(lambda: {member.worker for member in store.ask(ListWorkers())} == {*names})
-        ids = put(store, 2 * SHARDS)
+        ids = [*put(store, 2 * SHARDS), *(id for _ in range(5) for id in put(store))]
         for process, who in ((one, names), (other, names[::-1])):
             expected = mine(store, ids, *who)
             assert said(process, len(expected)) == expected
@@ -215,7 +198,6 @@ def test_a_hint_that_was_read_with_an_answer_is_not_waited_for(postgres_server):
         assert ears.wait(LIMIT)
         assert time.monotonic() - began < LIMIT / 2
         assert [due.id for due in ears.hints().due] == [id]
-        ears.close()
 
 
 def test_a_worker_of_a_program_with_thousands_of_open_files_is_woken(store, shared_url):
@@ -243,7 +225,7 @@ def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(sql_se
     """A child that was forked ends without any further word."""
     url = sql_server.url()
     with open(url) as store, open(url) as other:
-        ears = listening(store)
+        listening(store)
         mine = other.notifier("other")
         ringer = other._presence._ringer
         sent, send = [], ringer._send
@@ -257,7 +239,6 @@ def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(sql_se
         [id] = put(other)
         mine.close()
         assert any(id in (ids or ()) for hints in sent for ids in hints.values())
-        ears.close()
 
 
 def entered_anew(ears):
@@ -277,7 +258,6 @@ def test_one_whose_session_broke_is_told_of_puts_before_it_publishes_its_horizon
         other._presence.flush()
         until(lambda: ears.wait(0.1), 20)
         assert ears.hints().due
-        ears.close()
 
 
 def test_a_pause_waits_for_one_whose_session_broke_until_it_says_that_nothing_starts(sql_server):
@@ -291,7 +271,6 @@ def test_a_pause_waits_for_one_whose_session_broke_until_it_says_that_nothing_st
         assert not store.quiet("t", 0)
         ears.quiet()
         assert store.quiet("t", 0)
-        ears.close()
 
 
 def test_a_job_that_is_put_while_its_worker_takes_its_hints_comes_with_the_next_ones(sql_server):
@@ -309,4 +288,3 @@ def test_a_job_that_is_put_while_its_worker_takes_its_hints_comes_with_the_next_
         [id] = put(store)
         hints = ears.hints()
         assert hints.reload or [due.id for due in hints.due] == [id]
-        ears.close()

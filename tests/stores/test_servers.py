@@ -53,28 +53,18 @@ def test_it_ends_with_a_test_process_that_is_killed(kind, request):
 # ---- the network ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[False, True], ids=["unix", "tcp"])
-def proxy(request, redis_server):
-    with Proxy(redis_server, tcp=request.param) as proxy:
+@pytest.fixture
+def proxy(redis_server):
+    with Proxy(redis_server, tcp=True) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def connect(proxy):
     """Connect to Redis by way of the proxy: its protocol is text."""
+    host, port = proxy.address.split(":")
     with contextlib.ExitStack() as stack:
-
-        def connect():
-            if isinstance(proxy.address, Path):
-                made = stack.enter_context(socket.socket(socket.AF_UNIX))
-                made.connect(str(proxy.address))
-            else:
-                host, port = proxy.address.split(":")
-                made = stack.enter_context(socket.create_connection((host, int(port))))
-            made.settimeout(10)
-            return made
-
-        yield connect
+        yield lambda: stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
 
 
 def ping(connection):

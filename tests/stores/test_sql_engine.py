@@ -16,30 +16,19 @@ from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, G
 from pywheel.stores import open
 from pywheel.stores.sql import lists
 from pywheel.stores.sqlite import dialect
+from tests.stores.calls import listening, put_many
 from tests.stores.files import NOW, TERMS, put, traced
-
-
-def put_many(store, count, topic="t"):
-    [ids] = store.apply([ops.Put(tuple(NewJob(topic, b"b", NOW) for _ in range(count)))])
-    return ids
-
 
 # ---- puts -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_put_is_one_statement(store):
+def test_a_plain_put_is_one_statement_also_if_somebody_is_to_hear_of_it(store):
     put(store)
     with traced(store) as texts:
         put(store)
     assert len(texts) == 1
     assert texts[0].startswith("INSERT INTO job")
-
-
-def test_a_put_that_somebody_is_to_hear_of_is_one_statement_too(store):
-    put(store)
-    notifier = store.notifier("w")
-    store.apply([ops.Announce(notifier.worker, ("t",))])
-    notifier.publish(2**60)
+    notifier = listening(store)
     put(store)
     with traced(store) as texts:
         id = put(store)

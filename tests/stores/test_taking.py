@@ -6,14 +6,13 @@ import time
 
 import pytest
 
-from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import GetNextDues
 from pywheel.stores import open
 from tests.jobs.waiting import until
+from tests.stores.calls import TERMS, put_many
 
-TERMS = ops.ClaimPolicy(60_000, 3)
 LIMITED = TERMS._replace(limits=Limits(1_000))
 
 
@@ -23,13 +22,8 @@ def store(sql_server):
         yield store
 
 
-def put(store, count=1, topic="t", due=0, **more):
-    [ids] = store.apply([ops.Put(tuple(NewJob(topic, b"b", due, **more) for _ in range(count)))])
-    return ids
-
-
-def claim(store, limit=100, begin=100, topic="t", terms=TERMS):
-    return store.apply([ops.Claim(topic, (), terms, "w", begin, limit=limit)])[0]
+def claim(store, limit=100, begin=100, terms=TERMS):
+    return store.apply([ops.Claim("t", (), terms, "w", begin, limit=limit)])[0]
 
 
 def ack(store, claimed):
@@ -40,8 +34,21 @@ def now_ms():
     return time.time_ns() // 1_000_000
 
 
+def work_off(store, terms=TERMS):
+    """Put thousands of jobs that are due, claim and end them: from then on claims begin behind them."""
+    for _ in range(3):
+        put_many(store, 1_000, due=now_ms())
+        assert len(ack(store, claim(store, 1_000, 1_000, terms))) == 1_000
+
+
+def put_by_another(store, **options):
+    """Put a job by a store that tells this one nothing; return its id."""
+    with open(store.secret_url) as other:
+        return put_many(other, **options)[0]
+
+
 def test_a_claim_says_that_none_of_its_jobs_has_begun(store):
-    put(store, 5)
+    put_many(store, 5)
     claim(store, 1)
     for limit in (2, 100):  # as many as are wanted, and all that are left
         claimed = claim(store, limit, begin=0)
@@ -49,15 +56,15 @@ def test_a_claim_says_that_none_of_its_jobs_has_begun(store):
 
 
 def test_a_claim_that_may_have_left_due_jobs_is_followed_by_another_one_at_once(store):
-    put(store, 5)
+    put_many(store, 5)
     claim(store, 1)
     assert claim(store, 2).next <= now_ms()
     assert (len(claim(store, 3).jobs), claim(store).next) == (2, None)
 
 
 def test_of_several_priorities_together_as_many_begin_as_are_to(store):
-    put(store, 3)
-    put(store, 3, priority=5)
+    put_many(store, 3)
+    put_many(store, 3, priority=5)
     claim(store, 1)
     claimed = claim(store, 5, begin=3)
     first = min(job.lease_until for job in claimed.jobs)
@@ -66,8 +73,8 @@ def test_of_several_priorities_together_as_many_begin_as_are_to(store):
 
 
 def test_the_bodies_of_several_priorities_together_are_no_more_than_wanted(store):
-    put(store, 3)
-    put(store, 3, priority=5)
+    put_many(store, 3)
+    put_many(store, 3, priority=5)
     claim(store, 1)
     [claimed] = store.apply([ops.Claim("t", (), TERMS, "w", 5, limit=5, bytes=4)])
     assert 2 <= len(claimed.jobs) <= 4  # of one byte each
@@ -77,22 +84,21 @@ def test_the_bodies_of_several_priorities_together_are_no_more_than_wanted(store
 def test_a_claim_tells_the_servers_time(store, command):
     """Else a worker whose own idea of it is late would take its jobs for early ones."""
     for _ in range(2):
-        put(store)
+        put_many(store)
         store.clock._known, store.clock._ahead = (-1e12, 1e12, time.monotonic()), 0.0
         store.apply([command])
         assert abs(store.clock.wall() - now_ms()) < 60_000
 
 
 def test_another_priority_is_claimed_first_as_soon_as_it_is_there(store):
-    put(store, 3)
+    put_many(store, 3)
     claim(store, 1)
-    with open(store.url) as other:
-        [high] = put(other, priority=5)
+    high = put_by_another(store, priority=5)
     assert claim(store, 2).jobs[0].id == high
 
 
 def test_what_comes_after_a_claim_sees_what_it_has_chosen(store):
-    _, second, third, _ = put(store, 4)
+    _, second, third, _ = put_many(store, 4)
     ack(store, claim(store, 1))
     one_byte = ops.Claim("t", (), TERMS, "w", 1, 0, 1, 2)
     claimed, rest, expired = store.apply([one_byte, ops.Claim("t", (), TERMS, "w", 1, limit=1), ops.Expire(10)])
@@ -102,13 +108,8 @@ def test_what_comes_after_a_claim_sees_what_it_has_chosen(store):
 
 @pytest.mark.parametrize("terms", [TERMS, LIMITED], ids=["free", "limited"])
 def test_a_job_that_another_store_puts_before_the_first_is_claimed_within_a_second(store, terms):
-    put(store, 2_100, due=now_ms())
-    for _ in range(22):
-        ack(store, claim(store, terms=terms))
-    put(store, 1, due=now_ms())
-    ack(store, claim(store, terms=terms))
-    with open(store.url) as other:
-        [early] = put(other, due=now_ms() - 60_000)
+    work_off(store, terms)
+    early = put_by_another(store, due=now_ms() - 60_000)
 
     def taken():
         claimed = claim(store, terms=terms)
@@ -119,34 +120,25 @@ def test_a_job_that_another_store_puts_before_the_first_is_claimed_within_a_seco
 
 
 def test_a_job_of_ones_own_that_is_due_before_the_first_is_claimed_at_once(store):
-    put(store, 2_100, due=now_ms())
-    for _ in range(23):
-        ack(store, claim(store))
-    [early] = put(store, due=now_ms() - 60_000)
+    work_off(store)
+    [early] = put_many(store, due=now_ms() - 60_000)
     assert [job.id for job in claim(store).jobs] == [early]
 
 
 def test_reserving_begins_where_it_was_and_looks_at_all_within_a_second(store):
     """What others put that is due before, and a lease that is over."""
-    for _ in range(3):
-        put(store, 1_000, due=now_ms())
-        [jobs] = store.apply([ops.Reserve("t", 1_000, TERMS, "w")])
-        store.apply([ops.Ack(job.id, job.claims) for job in jobs])
-    lost = put(store, due=now_ms())
+    work_off(store)
+    [lost] = put_many(store, due=now_ms())
     assert len(store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1, 3, slack=0), "w")])[0]) == 1
-    with open(store.address.url) as other:
-        early = put(other, due=1)
+    early = put_by_another(store, due=1)
     found = [until(lambda: store.apply([ops.Reserve("t", 1, TERMS, "w")])[0])[0].id for _ in range(2)]
-    assert sorted(found) == [*lost, *early]
+    assert sorted(found) == [lost, early]
 
 
 def test_a_look_at_due_times_finds_a_job_that_claims_have_passed_by(store, monkeypatch):
     """As its transaction stayed open for long, and was rolled back: nobody tells of it."""
-    put(store, 2_100, due=now_ms())
-    for _ in range(23):
-        ack(store, claim(store))
-    with open(store.address.url) as other:
-        [early] = put(other, due=1)
+    work_off(store)
+    early = put_by_another(store, due=1)
     monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 3_600)  # no claim for an hour
     assert store.ask(GetNextDues(["t"])) == {"t": 1}
     assert [job.id for job in claim(store).jobs] == [early]
@@ -165,7 +157,7 @@ def texts(store, monkeypatch):
 def test_claims_under_a_limit_pass_by_what_went_before(store, texts):
     bounded = []
     for _ in range(4):
-        put(store, 1_000, due=now_ms())
+        put_many(store, 1_000, due=now_ms())
         texts.clear()
         claimed = claim(store, 1_000, 1_000, terms=LIMITED)
         bounded.append(any("j.next >= :due" in text for text in texts))
@@ -176,11 +168,8 @@ def test_claims_under_a_limit_pass_by_what_went_before(store, texts):
 def test_a_walk_through_groups_begins_at_the_first_job(store):
     """A worker believes that it has seen all that is due before the walk."""
     grouped = TERMS._replace(limits=Limits(1_000, "-"))
-    put(store, 2_100, due=now_ms())
-    for _ in range(22):
-        ack(store, claim(store, terms=grouped))
-    with open(store.url) as other:
-        [early] = put(other, due=now_ms() - 60_000)
+    work_off(store, grouped)
+    early = put_by_another(store, due=now_ms() - 60_000)
     assert [job.id for job in claim(store, terms=grouped).jobs] == [early]
 
 
@@ -190,7 +179,7 @@ def test_reserving_passes_by_what_went_before(store, texts, monkeypatch):
     )  # no lease is looked for meanwhile
 
     def reserve(count):
-        put(store, count, due=now_ms())
+        put_many(store, count, due=now_ms())
         texts.clear()
         [jobs] = store.apply([ops.Reserve("t", count, TERMS, "w")])
         assert len(jobs) == count

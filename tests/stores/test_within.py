@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pywheel import AsyncJobQueue, BadJob, JobExists, StoreBusy, Worker
+from pywheel import AsyncJobQueue, BadJob, JobExists, StoreBusy
 from pywheel.jobs.commands import ClaimPolicy, Reserve
 from pywheel.jobs.job import State
-from tests.jobs.waiting import until
+from tests.jobs.waiting import until, working
 from tests.stores.emptied import emptied
 
 pytestmark = pytest.mark.anyio
@@ -248,9 +248,7 @@ async def test_a_worker_hears_of_a_put_and_of_a_reschedule_at_the_commit(queue, 
     queue.handler("order")(lambda job: handled.append(job.id))
     later = await queue.put("order", delay="1h")
     replaced = await queue.put("order", delay="1h", key="k")
-    worker = Worker(queue)
-    worker.start()
-    try:
+    with working(queue):
         await mine.begin()
         now = await queue.put("order", connection=mine.given)
         await queue.reschedule(later, 0, connection=mine.given)
@@ -259,9 +257,6 @@ async def test_a_worker_hears_of_a_put_and_of_a_reschedule_at_the_commit(queue, 
         assert handled == []
         await mine.commit()
         await asyncio.to_thread(until, lambda: sorted(handled) == sorted([now, later, replaced]))
-    finally:
-        worker.stop()
-        await asyncio.to_thread(worker.join, 20)
 
 
 @for_drivers(*ALONE)

@@ -80,7 +80,7 @@ def test_counts_stay_right_when_they_are_summed_up(mariadb_server):
 def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server):
     """An open one holds locks on what tables are, for which ALTER TABLE would wait, and all who come behind it."""
     with open(mariadb_server.url()) as store, mariadb_server.connect() as administrator:
-        notifier = listening(store)
+        listening(store)
         [id] = put(store, NewJob("t", b"", 0))
         assert store.apply([ops.Edit(id, 10**12)]) == [ops.Change.MADE]
         with administrator.cursor() as cursor:
@@ -89,7 +89,6 @@ def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server)
             for writer in writers:
                 text = f"SELECT 1 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {writer}"
                 assert cursor.execute(text) == 0
-        notifier.close()
 
 
 def test_a_transaction_that_was_asked_after_and_never_happened_is_not_taken_for_one_that_did(mariadb_server):

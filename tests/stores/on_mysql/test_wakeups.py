@@ -38,8 +38,6 @@ def test_who_is_gone_without_a_word_is_known_to_be(two):
     theirs._session.end()
     until(lambda: {member.worker: member.silent for member in one.ask(ListWorkers())}[theirs.worker] == 60)
     assert {member.worker: member.silent for member in one.ask(ListWorkers())}[mine.worker] < 10
-    mine.close()
-    theirs.close()
 
 
 def test_a_session_that_an_administrator_ends_is_replaced(two):
@@ -59,7 +57,6 @@ def test_a_session_that_an_administrator_ends_is_replaced(two):
     ears.publish(2**60)
     ears.hints()
     assert put(other, NewJob("t", b"", 0)) == heard(ears)
-    ears.close()
 
 
 def test_a_hint_that_nobody_rang_for_is_found_by_the_next_beat(mariadb_server):
@@ -75,7 +72,6 @@ def test_a_hint_that_nobody_rang_for_is_found_by_the_next_beat(mariadb_server):
         ears._beat_at -= 2
         ears.beat(0)
         assert heard(ears) == [id]
-        ears.close()
 
 
 def test_a_beat_is_one_statement_on_mariadb_and_three_on_mysql(mariadb_server):
@@ -88,7 +84,6 @@ def test_a_beat_is_one_statement_on_mariadb_and_three_on_mysql(mariadb_server):
             ears.beat(0)
         after = int(store.raw(["SHOW SESSION STATUS LIKE 'Questions'"])[0][0][1])
         assert after - before == 1 + 10 * (3 if mariadb_server.is_mysql else 1)
-        ears.close()
 
 
 def test_while_jobs_are_claimed_no_wait_on_the_server_is_long(mariadb_server, monkeypatch):
@@ -105,7 +100,6 @@ def test_while_jobs_are_claimed_no_wait_on_the_server_is_long(mariadb_server, mo
         put(store, NewJob("t", b"", 0))
         assert store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")])[0]
         until(lambda: not ears.wait(0.01) and waits(store) == [0.5])
-        ears.close()
 
 
 def test_a_wait_that_is_closed_in_the_middle_of_an_answer_ends(mariadb_server, monkeypatch):

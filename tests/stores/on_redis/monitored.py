@@ -1,5 +1,6 @@
 """Counts for each call of a function: its commands, and the values that these name or read."""
 
+import contextlib
 import itertools
 import re
 import socket
@@ -9,6 +10,7 @@ __all__ = ["Call", "Monitor"]
 
 WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 NUMBERS = itertools.count()
+COMMANDS, VALUES = 1_500, 9_000  # of a call
 
 
 class Call(NamedTuple):
@@ -36,6 +38,17 @@ class Monitor:
         self.lines.close()
         self.socket.close()
         self.client.close()
+
+    @contextlib.contextmanager
+    def short(self, values=VALUES):
+        """Every call within, of which there are some, is short; yield the list that they are in afterwards."""
+        self.calls()
+        calls = []
+        yield calls
+        calls += self.calls()
+        assert calls
+        assert max(call.commands for call in calls) <= COMMANDS
+        assert max(call.values for call in calls) <= values
 
     def calls(self):
         mark = b"seen %d" % next(NUMBERS)

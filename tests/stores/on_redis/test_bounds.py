@@ -4,36 +4,17 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel._errors import StoreAway
-from pywheel.jobs import State
-from pywheel.jobs.commands import Ack, Announce, Claim, ClaimPolicy, Expire, Nack, Pause, Purge, Put, Reserve
-from pywheel.jobs.job import NewJob
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.jobs import queries as q
 from pywheel.jobs.limits import Limits
-from pywheel.jobs.queries import (
-    CountJobs,
-    Filter,
-    GetJob,
-    GetNextDues,
-    GetNextLease,
-    GetPage,
-    GetStates,
-    ListClaims,
-    ListFirstDue,
-    ListWorkers,
-)
-from pywheel.stores import open
-from pywheel.testing import ManualClock
+from pywheel.stores import Filter, open
 from tests.jobs.waiting import until, working
+from tests.stores.calls import TERMS
 from tests.stores.on_redis.monitored import Monitor
 
-COMMANDS, VALUES = 1_500, 9_000  # of a call
-MANY = 20_000  # twice as many values, where each job is looked at and asked for its priority
-TERMS = ClaimPolicy(60_000, 3)
+MANY = 12_000  # more values than a call may read, were each job looked at
 BESIDE = [(0, -5), (0, 5), (-3, 0), (3, 0), (-5, 9)]
-
-
-@pytest.fixture
-def clock():
-    return ManualClock()
 
 
 @pytest.fixture
@@ -49,17 +30,8 @@ def store(redis_server, clock):
 
 
 def put(store, jobs, due, priority, **options):
-    ids = []
-    for first in range(0, jobs, 1_000):
-        some = min(jobs - first, 1_000)
-        ids += store.apply([Put(tuple(NewJob("t", b"", due, priority=priority, **options) for _ in range(some)))])[0]
-    return ids
-
-
-def assert_short(calls, values=VALUES):
-    assert calls
-    assert max(call.commands for call in calls) <= COMMANDS
-    assert max(call.values for call in calls) <= values
+    some = (NewJob("t", b"", due, priority=priority, **options),) * min(jobs, 1_000)
+    return [id for first in range(0, jobs, 1_000) for id in store.apply([ops.Put(some[: jobs - first])])[0]]
 
 
 class TestABacklogOfAnotherPriority:
@@ -68,30 +40,27 @@ class TestABacklogOfAnotherPriority:
         now = clock.wall()
         backlog = put(store, MANY, now - 30_000, others)
         own = put(store, 20, now, priority)
-        later = put(store, 1, now + 7, -9)
-        monitor.calls()
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 30, limit=30)])
-        expected = [*own, *backlog[:10]] if priority > others else backlog[:30]
-        assert [job.id for job in claimed.jobs] == expected
-        assert claimed.next <= now
-        after = (others, now - 30_000, backlog[-3])
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 30, limit=30, after=after)])
-        assert [job.id for job in claimed.jobs] == [*backlog[-2:], *([] if priority > others else own)]
-        assert claimed.next == now + 7
-        assert store.ask(GetNextDues(["t"])) == {"t": now - 30_000}
-        assert_short(monitor.calls())
-        assert len(later) == 1
+        put(store, 1, now + 7, -9)
+        with monitor.short():
+            [claimed] = store.apply([ops.Claim("t", (), TERMS, "w", 30, limit=30)])
+            expected = [*own, *backlog[:10]] if priority > others else backlog[:30]
+            assert [job.id for job in claimed.jobs] == expected
+            assert claimed.next <= now
+            after = (others, now - 30_000, backlog[-3])
+            [claimed] = store.apply([ops.Claim("t", (), TERMS, "w", 30, limit=30, after=after)])
+            assert [job.id for job in claimed.jobs] == [*backlog[-2:], *([] if priority > others else own)]
+            assert claimed.next == now + 7
+            assert store.ask(q.GetNextDues(["t"])) == {"t": now - 30_000}
 
     @pytest.mark.parametrize("kind", ["paused", "limited"])
     def test_a_claim_that_may_take_none_walks_through_none(self, store, clock, monitor, kind):
         now = clock.wall()
         put(store, MANY, now, 0)
         policy = TERMS if kind == "paused" else TERMS._replace(limits=Limits(1))
-        store.apply([Claim("t", (), policy, "w", 1, limit=1), Pause("t", paused=kind == "paused")])
-        monitor.calls()
-        [claimed] = store.apply([Claim("t", (), policy, "w", 50, limit=50)])
-        assert (claimed.jobs, claimed.paused, len(claimed.left)) == ([], kind == "paused", 50 * (kind == "limited"))
-        assert_short(monitor.calls(), 1_000)
+        store.apply([ops.Claim("t", (), policy, "w", 1, limit=1), ops.Pause("t", paused=kind == "paused")])
+        with monitor.short(1_000):
+            [claimed] = store.apply([ops.Claim("t", (), policy, "w", 50, limit=50)])
+            assert (claimed.jobs, claimed.paused, len(claimed.left)) == ([], kind == "paused", 50 * (kind == "limited"))
 
 
 @pytest.mark.parametrize("priority", [0, 3])
@@ -113,44 +82,39 @@ class TestLostLeases:
     def claimed(self, store, clock, priority, **options):
         ids = put(store, self.JOBS, clock.wall(), priority, **options)
         for _ in range(0, self.JOBS, 500):
-            assert len(store.apply([Reserve("t", 500, TERMS, "dead")])[0]) == 500
+            assert len(store.apply([ops.Reserve("t", 500, TERMS, "dead")])[0]) == 500
         clock.advance(61)
         return ids
 
     def test_a_reserve_ends_them_by_pieces(self, store, due, monitor):
-        monitor.calls()
-        [jobs] = store.apply([Reserve("t", 10, TERMS, "w")])
-        assert [job.id for job in jobs] == due[:10]
-        assert_short(monitor.calls())
+        with monitor.short():
+            [jobs] = store.apply([ops.Reserve("t", 10, TERMS, "w")])
+            assert [job.id for job in jobs] == due[:10]
 
     def test_a_claim_looks_past_those_that_are_suspect(self, store, clock, due, priority, monitor):
-        store.apply([Expire(10**6)])
-        [own] = store.apply([Put(tuple(NewJob("t", b"", clock.wall(), priority=priority) for _ in range(20)))])
+        store.apply([ops.Expire(10**6)])
+        own = put(store, 20, clock.wall(), priority)
         clock.advance(1)
-        monitor.calls()
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 10, suspects=1, limit=10)])
-        assert [job.id for job in claimed.jobs] == [due[0], *own[:9]]
-        assert_short(monitor.calls())
+        with monitor.short():
+            [claimed] = store.apply([ops.Claim("t", (), TERMS, "w", 10, suspects=1, limit=10)])
+            assert [job.id for job in claimed.jobs] == [due[0], *own[:9]]
 
     def test_an_expiry_of_all_ends_them_by_pieces_and_names_the_dead(self, store, lost, monitor):
-        monitor.calls()
-        [expired] = store.apply([Expire(10**6)])
-        assert expired == (self.JOBS, None, tuple(lost))
-        assert_short(monitor.calls())
+        with monitor.short():
+            [expired] = store.apply([ops.Expire(10**6)])
+            assert expired == (self.JOBS, None, tuple(lost))
 
     def test_a_purge_of_the_dead_ends_them_by_pieces(self, store, lost, monitor):
-        monitor.calls()
-        assert store.apply([Purge(State.DEAD, 0, None, 100)]) == [100]
-        assert_short(monitor.calls())
-        assert store.ask(CountJobs())["t"].dead == len(lost) - 100
+        with monitor.short():
+            assert store.apply([ops.Purge(State.DEAD, 0, None, 100)]) == [100]
+        assert store.ask(q.CountJobs())["t"].dead == len(lost) - 100
 
     def test_they_are_counted_and_listed_by_pieces(self, store, lost, monitor):
-        monitor.calls()
-        assert store.ask(CountJobs())["t"].dead == len(lost)
-        assert [id for id, _ in sorted(store.ask(ListClaims("dead")))] == lost
-        assert len(store.ask(GetPage(Filter("t", State.DEAD))).jobs) == 100
-        assert store.ask(GetNextLease()) is not None
-        assert_short(monitor.calls())
+        with monitor.short():
+            assert store.ask(q.CountJobs())["t"].dead == len(lost)
+            assert [id for id, _ in sorted(store.ask(q.ListClaims("dead")))] == lost
+            assert len(store.ask(q.GetPage(Filter("t", State.DEAD))).jobs) == 100
+            assert store.ask(q.GetNextLease()) is not None
 
 
 def test_a_worker_delivers_each_job_of_a_lost_lease_once_in_short_calls(redis_server, monitor):
@@ -159,14 +123,13 @@ def test_a_worker_delivers_each_job_of_a_lost_lease_once_in_short_calls(redis_se
         ids = [id for priority in (0, 3) for id in put(queue.store, 2_500, now, priority)]
         for _ in range(10):
             queue.reserve("t", 500, ttr=1)
-        until(lambda: queue.store.ask(CountJobs())["t"].running == 0)
+        until(lambda: queue.store.ask(q.CountJobs())["t"].running == 0)
         seen = []
         queue.handler("t", concurrency=50)(lambda job: seen.append(job.id))
-        monitor.calls()
-        with working(queue):
-            until(lambda: len(seen) >= len(ids) and queue.store.ask(CountJobs())["t"].done == len(ids))
-        assert sorted(seen) == ids
-        assert_short(monitor.calls())
+        with monitor.short():
+            with working(queue):
+                until(lambda: len(seen) >= len(ids) and queue.store.ask(q.CountJobs())["t"].done == len(ids))
+            assert sorted(seen) == ids
 
 
 class TestManyAtOnce:
@@ -178,39 +141,36 @@ class TestManyAtOnce:
     def ids(self, store, clock):
         return put(store, self.JOBS, clock.wall(), 0)
 
-    @pytest.mark.parametrize("kind", ["reserve", "claim"])
-    def test_a_claim_is_several_short_ones(self, store, ids, monitor, kind):
-        command = Reserve("t", 1_000, TERMS, "w") if kind == "reserve" else Claim("t", (), TERMS, "w", 700, limit=1_000)
-        monitor.calls()
-        [claimed] = store.apply([command])
-        calls = monitor.calls()
-        jobs = claimed if kind == "reserve" else claimed.jobs
+    @pytest.mark.parametrize("reserves", [True, False], ids=["reserve", "claim"])
+    def test_a_claim_is_several_short_ones(self, store, ids, monitor, reserves):
+        claim = ops.Claim("t", (), TERMS, "w", 700, limit=1_000)
+        with monitor.short() as calls:
+            [claimed] = store.apply([ops.Reserve("t", 1_000, TERMS, "w") if reserves else claim])
+        jobs = claimed if reserves else claimed.jobs
         assert [job.id for job in jobs] == ids[:1_000]
-        assert kind == "reserve" or (claimed.begun, claimed.left, claimed.next) == (700, [], jobs[0].due)
+        assert reserves or (claimed.begun, claimed.left, claimed.next) == (700, [], jobs[0].due)
         assert len(calls) >= 4
-        assert_short(calls)
 
     def test_ends_of_claims_are_several_calls(self, store, clock, ids, monitor):
-        [jobs] = store.apply([Reserve("t", 1_000, TERMS, "w")])
-        ends = [Ack(job.id, job.claims) if job.id % 2 else Nack(job.id, job.claims, 0, "e") for job in jobs]
-        monitor.calls()
-        *ended, claimed = store.apply([*ends, Reserve("t", 1_000, TERMS, "w")])
-        assert set(ended) == {True, State.DELAYED}
-        assert {job.id for job in claimed} == {*ids[1_000:], *(job.id for job in jobs if not job.id % 2)}
-        assert_short(monitor.calls())
+        [jobs] = store.apply([ops.Reserve("t", 1_000, TERMS, "w")])
+        ends = [ops.Ack(job.id, job.claims) if job.id % 2 else ops.Nack(job.id, job.claims, 0, "e") for job in jobs]
+        with monitor.short():
+            *ended, claimed = store.apply([*ends, ops.Reserve("t", 1_000, TERMS, "w")])
+            assert set(ended) == {True, State.DELAYED}
+            assert {job.id for job in claimed} == {*ids[1_000:], *(job.id for job in jobs if not job.id % 2)}
 
     def test_a_put_with_them_stays_one_call(self, store, clock, ids, monitor):
-        [jobs] = store.apply([Reserve("t", 600, TERMS, "w")])
+        [jobs] = store.apply([ops.Reserve("t", 600, TERMS, "w")])
         monitor.calls()
-        store.apply([*(Ack(job.id, job.claims) for job in jobs), Put((NewJob("t", b"", clock.wall()),))])
+        store.apply([*(ops.Ack(job.id, job.claims) for job in jobs), ops.Put((NewJob("t", b"", clock.wall()),))])
         assert len(monitor.calls()) == 1
 
     def test_bodies_are_counted_over_all_calls(self, store, clock):
-        store.apply([Put(tuple(NewJob("b", b"x" * 10, clock.wall()) for _ in range(600)))])
-        assert len(store.apply([Reserve("b", 600, TERMS, "w", 4_005, 0)])[0]) == 400
-        [claimed] = store.apply([Claim("b", (), TERMS, "w", 600, bytes=1_000, limit=600)])
+        store.apply([ops.Put((NewJob("b", b"x" * 10, clock.wall()),) * 600)])
+        assert len(store.apply([ops.Reserve("b", 600, TERMS, "w", 4_005, 0)])[0]) == 400
+        [claimed] = store.apply([ops.Claim("b", (), TERMS, "w", 600, bytes=1_000, limit=600)])
         assert (len(claimed.jobs), claimed.begun) == (100, 100)
-        [claimed] = store.apply([Claim("b", (), TERMS, "w", 600, bytes=1, limit=600)])
+        [claimed] = store.apply([ops.Claim("b", (), TERMS, "w", 600, bytes=1, limit=600)])
         assert len(claimed.jobs) == 1
 
     def goes_after_one_call(self, store, monkeypatch):
@@ -226,122 +186,118 @@ class TestManyAtOnce:
 
     def test_what_was_claimed_is_returned_if_the_server_goes_in_between(self, store, ids, monkeypatch):
         self.goes_after_one_call(store, monkeypatch)
-        [jobs] = store.apply([Reserve("t", 1_000, TERMS, "w")])
+        [jobs] = store.apply([ops.Reserve("t", 1_000, TERMS, "w")])
         assert [job.id for job in jobs] == ids[:250]
         with pytest.raises(StoreAway):
-            store.apply([Reserve("t", 1_000, TERMS, "w")])
+            store.apply([ops.Reserve("t", 1_000, TERMS, "w")])
 
     def test_ends_that_were_not_sent_say_so_if_the_server_goes_in_between(self, store, ids, monkeypatch):
-        [jobs] = store.apply([Reserve("t", 600, TERMS, "w")])
+        [jobs] = store.apply([ops.Reserve("t", 600, TERMS, "w")])
         with monkeypatch.context() as patches:
             self.goes_after_one_call(store, patches)
-            outcomes = store.apply([Ack(job.id, job.claims) for job in jobs])
+            outcomes = store.apply([ops.Ack(job.id, job.claims) for job in jobs])
         assert outcomes[:250] == [True] * 250
         assert [type(one) for one in outcomes[250:]] == [StoreAway] * 350
-        assert store.apply([Ack(job.id, job.claims) for job in jobs[250:]]) == [True] * 350
+        assert store.apply([ops.Ack(job.id, job.claims) for job in jobs[250:]]) == [True] * 350
 
     def test_a_list_is_several_short_calls(self, store, ids, monitor):
-        monitor.calls()
-        page = store.ask(GetPage(Filter("t"), limit=1_000))
-        assert [job.id for job in page.jobs] == ids[:1_000]
-        assert [due.id for due in store.ask(ListFirstDue("t", 2_000))] == ids
-        assert store.ask(CountJobs())["t"].delayed == self.JOBS
-        assert len(store.ask(GetStates(ids))) == self.JOBS
-        assert store.verify() == []
-        assert_short(monitor.calls())
+        with monitor.short():
+            page = store.ask(q.GetPage(Filter("t"), limit=1_000))
+            assert [job.id for job in page.jobs] == ids[:1_000]
+            assert [due.id for due in store.ask(q.ListFirstDue("t", 2_000))] == ids
+            assert store.ask(q.CountJobs())["t"].delayed == self.JOBS
+            assert len(store.ask(q.GetStates(ids))) == self.JOBS
+            assert store.verify() == []
 
     def test_keyed_jobs_are_put_by_few_commands(self, store, clock, monitor):
         jobs = tuple(NewJob("k", b"", clock.wall(), key=str(place)) for place in range(1_000))
         monitor.calls()
-        store.apply([Put(jobs)])
+        store.apply([ops.Put(jobs)])
         [call] = monitor.calls()
         assert call.commands <= 1_100
 
 
 def test_an_expiry_looks_past_topics_whose_leases_ended_otherwise(store, clock):
     for topic, ttr in (("a", 10), ("b", 20), ("c", 30)):
-        store.apply([Put((NewJob(topic, b"", 0),))])
-        [[job]] = store.apply([Reserve(topic, 1, TERMS._replace(ttr=ttr), "w")])
+        store.apply([ops.Put((NewJob(topic, b"", 0),))])
+        [[job]] = store.apply([ops.Reserve(topic, 1, TERMS._replace(ttr=ttr), "w")])
         if topic == "b":
-            store.apply([Ack(job.id, job.claims)])
+            store.apply([ops.Ack(job.id, job.claims)])
     clock.advance(1)
-    assert store.apply([Expire(2)])[0].ended == 2
+    assert store.apply([ops.Expire(2)])[0].ended == 2
 
 
 def test_a_purge_of_many_forgets_them_by_pieces(store, clock, monitor):
     put(store, 3_000, clock.wall(), 0, headers={"h": "1"})
     for _ in range(6):
-        [jobs] = store.apply([Reserve("t", 500, TERMS, "w")])
-        store.apply([Ack(job.id, job.claims) for job in jobs])
-    monitor.calls()
-    [forgotten, [id]] = store.apply([Purge(State.DONE, 0, None, 2_600), Put((NewJob("t", b"", clock.wall()),))])
-    assert (forgotten, store.ask(CountJobs())["t"].done) == (2_600, 400)
-    assert_short(monitor.calls())
-    assert store.ask(GetJob(id)) is not None
+        [jobs] = store.apply([ops.Reserve("t", 500, TERMS, "w")])
+        store.apply([ops.Ack(job.id, job.claims) for job in jobs])
+    with monitor.short():
+        purge = ops.Purge(State.DONE, 0, None, 2_600)
+        [forgotten, [id]] = store.apply([purge, ops.Put((NewJob("t", b"", clock.wall()),))])
+        assert (forgotten, store.ask(q.CountJobs())["t"].done) == (2_600, 400)
+    assert store.ask(q.GetJob(id)) is not None
 
 
 def test_a_limit_by_key_counts_its_group_alone(store, clock, monitor):
-    jobs = [NewJob("t", b"", clock.wall(), key=f"{name}:{place}") for place in range(1_000) for name in "ab"]
-    jobs += [NewJob("t", b"", clock.wall(), key=key) for key in ("a", "bc", "b")]
-    store.apply([Put(tuple(jobs))])
-    store.apply([Claim("t", (), TERMS, "w", 2_000, limit=2_000)])
+    keys = [*(f"{name}:{place}" for place in range(1_000) for name in "ab"), "a", "bc", "b"]
+    store.apply([ops.Put(tuple(NewJob("t", b"", clock.wall(), key=key) for key in keys))])
+    store.apply([ops.Claim("t", (), TERMS, "w", 2_000, limit=2_000)])
     limited = TERMS._replace(limits=Limits(1_001, ":"))
-    monitor.calls()
-    [claimed] = store.apply([Claim("t", (), limited, "w", 9, limit=9)])
-    assert sorted(job.key for job in claimed.jobs) == ["a", "b", "bc"]
-    [[again, other]] = store.apply([Put(tuple(NewJob("t", b"", clock.wall(), key=key) for key in ("a:x", "c:x")))])
-    [claimed] = store.apply([Claim("t", (), limited, "w", 9, limit=9)])
-    assert ([job.id for job in claimed.jobs], claimed.full) == ([other], ((again, "a"),))
-    assert_short(monitor.calls(), 5_000)
+    with monitor.short(5_000):
+        [claimed] = store.apply([ops.Claim("t", (), limited, "w", 9, limit=9)])
+        assert sorted(job.key for job in claimed.jobs) == ["a", "b", "bc"]
+        [[again], [other]] = (put(store, 1, clock.wall(), 0, key=key) for key in ("a:x", "c:x"))
+        [claimed] = store.apply([ops.Claim("t", (), limited, "w", 9, limit=9)])
+        assert ([job.id for job in claimed.jobs], claimed.full) == ([other], ((again, "a"),))
 
 
 def test_a_worker_takes_many_hints_by_pieces(store, clock, monitor):
     notifier = store.notifier("w")
-    store.apply([Announce(notifier.worker, ("t",))])
+    store.apply([ops.Announce(notifier.worker, ("t",))])
     notifier.publish(clock.wall() + 60_000)
     notifier.hints()
     ids = put(store, 9_000, clock.wall(), 5)
-    monitor.calls()
-    hints = notifier.hints()
-    assert (sorted(due.id for due in hints.due), hints.reload) == (ids, False)
-    assert_short(monitor.calls(), len(ids))
+    with monitor.short(len(ids)):
+        hints = notifier.hints()
+        assert (sorted(due.id for due in hints.due), hints.reload) == (ids, False)
     notifier.close()
 
 
 def of_topics(store, number):
     """Claim a job of each of many topics; return the jobs. Their leases end one after the other."""
     topics = [f"t{place:03}" for place in range(number)]
-    store.apply([Put(tuple(NewJob(topic, b"", 0) for topic in topics))])
-    policies = [TERMS._replace(ttr=1_000 + place) for place in range(number)]
-    return [store.apply([Reserve(topic, 1, policy, "w")])[0][0] for topic, policy in zip(topics, policies, strict=True)]
+    store.apply([ops.Put(tuple(NewJob(topic, b"", 0) for topic in topics))])
+    commands = [ops.Reserve(topic, 1, TERMS._replace(ttr=1_000 + place), "w") for place, topic in enumerate(topics)]
+    return [store.apply([command])[0][0] for command in commands]
 
 
-@pytest.mark.parametrize("query", [GetNextLease(), ListWorkers()])
+@pytest.mark.parametrize("query", [q.GetNextLease(), q.ListWorkers()])
 def test_leases_of_many_topics_that_all_ended_leave_no_next_one(store, query):
     """Each call looks past 100 topics: of 200, the first one leaves as many as the next one looks past."""
     jobs = of_topics(store, 200)
-    store.apply([Ack(job.id, job.claims) for job in jobs])
+    store.apply([ops.Ack(job.id, job.claims) for job in jobs])
     store._lease = (-10.0, None)
     assert store.ask(query) in (None, [])
-    assert store.ask(GetNextLease()) is None
+    assert store.ask(q.GetNextLease()) is None
 
 
 def test_an_expiry_of_many_topics_names_a_next_lease_that_is_not_too_late(store, clock):
     jobs = of_topics(store, 250)
-    store.apply([Ack(job.id, job.claims) for job in jobs[1:-1]])
-    _, expired = store.apply([Ack(jobs[0].id, 1), Expire(1)])
+    store.apply([ops.Ack(job.id, job.claims) for job in jobs[1:-1]])
+    _, expired = store.apply([ops.Ack(jobs[0].id, 1), ops.Expire(1)])
     assert clock.wall() < expired.next_lease <= jobs[-1].lease_until
 
 
-@pytest.mark.parametrize("ends", [[Ack(0, 1)], [Ack(1, 7)]])
+@pytest.mark.parametrize("ends", [[ops.Ack(0, 1)], [ops.Ack(1, 7)]])
 def test_thousands_of_void_receipts_are_refused_like_one(store, clock, ends):
     put(store, 1, clock.wall(), 0)
-    assert store.apply([*ends * 9_000, Pause("t", paused=False)]) == [False] * 9_001
+    assert store.apply([*ends * 9_000, ops.Pause("t", paused=False)]) == [False] * 9_001
 
 
 def test_thousands_of_workers_that_died_are_taken_from_the_list_by_one_that_lives(store, clock, redis_server):
     notifier = store.notifier("w")
-    store.apply([Announce(notifier.worker, ("t",))])
+    store.apply([ops.Announce(notifier.worker, ("t",))])
     prefix, dead = store.server.prefix, [f"dead{number}" for number in range(9_000)]
     with redis_server.connect() as client:
         client.hset(prefix + b":m", mapping=dict.fromkeys(dead, '["t"]'))

@@ -1,7 +1,6 @@
 """Connections that break, servers that die and come back: a command that was sent again happens once."""
 
 import contextlib
-import socket
 import threading
 from functools import partial
 from types import SimpleNamespace
@@ -10,18 +9,18 @@ import pytest
 
 from pywheel import JobQueue, OutcomeUnknown, StoreAway, StoreClosed, StoreFull, StoreReadOnly
 from pywheel.jobs import State
-from pywheel.jobs.commands import Ack, Announce, Claim, ClaimPolicy, Nack, Pause, Put, Reserve, SetNote
+from pywheel.jobs.commands import Ack, Announce, Claim, Nack, Pause, Put, Reserve, SetNote
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
 from tests.isolated.child import run_well
 from tests.jobs.waiting import until, working
-from tests.stores.calls import in_threads, listening
+from tests.stores.calls import TERMS, in_threads, listening
+from tests.stores.cluster import free_ports, replicated
 from tests.stores.network import Proxy
 from tests.stores.servers import Redis
 
 JOB = NewJob("t", b"body", 0, delay=0)
-TERMS = ClaimPolicy(60_000, 3)
 
 
 @pytest.fixture
@@ -155,32 +154,25 @@ class TestLostEnd:
             assert [job.attempt for job in jobs] == [1, 1, 1]
             assert store.apply([Ack(job.id, job.claims) for job in jobs]) == [True] * 3
 
-    def test_what_survived_is_read_anew_and_delivered(self, redis):
-        with JobQueue(redis.url()) as queue:
-            done = []
-            queue.handler("t", concurrency=1)(lambda job: done.append(job.id))
-            with working(queue):
-                first = queue.put("t", b"", delay=1)
-                with redis.connect() as client:
-                    client.save()
-                queue.put("t", b"", delay=1)  # lost
-                redis.kill()
-                redis.start()
-                until(lambda: done == [first])
-                new = queue.put("t", b"")
-                until(lambda: done == [first, new])
-
-    def test_a_server_that_lost_all_is_begun_with_again(self, redis):
+    @pytest.mark.parametrize("survives", [True, False], ids=["some", "nothing"])
+    def test_a_worker_delivers_what_survived_and_begins_with_the_server_again(self, redis, survives):
         with JobQueue(redis.url()) as queue:
             done = []
             queue.handler("t", concurrency=1)(lambda job: done.append(job.id))
             with working(queue) as worker:
-                queue.put("t", b"")
-                until(lambda: len(done) == 1)
+                expected = [queue.put("t", b"")]
+                until(lambda: done == expected)
+                later = queue.put("t", b"", delay=1)
+                if survives:
+                    expected.append(later)
+                    with redis.connect() as client:
+                        client.save()
+                queue.put("t", b"", delay=1)  # lost
                 redis.kill()
                 redis.start()
-                new = queue.put("t", b"")
-                until(lambda: done[1:] == [new])
+                until(lambda: done == expected)
+                expected.append(queue.put("t", b""))
+                until(lambda: done == expected)
                 until(lambda: [member.worker for member in queue.store.ask(ListWorkers())] == [worker.name])
 
     @pytest.mark.parametrize("stores", [1, 2])
@@ -221,13 +213,8 @@ class TestLostEnd:
             notifier.close()
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
-    port = free_port()
+    [port] = free_ports(1)
     settings = {"port": port, "bind": "127.0.0.1", "repl-diskless-sync-delay": 0}
     with Redis(settings=settings) as master, Redis() as replica, Proxy(master) as proxy:
         with replica.connect() as client:
@@ -237,15 +224,11 @@ def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
             queue.handler("t", concurrency=1)(lambda job: done.append(job.id))
             with working(queue):
                 first = queue.put("t", b"", delay=2)
-                with master.connect() as there, replica.connect() as client:
-                    until(lambda: client.info("replication")["master_link_status"] == "up")
-                    said = there.info("replication")["master_repl_offset"]
-                    until(lambda: client.info("replication")["slave_repl_offset"] >= said)
+                replicated(master)
+                with replica.connect() as client:
                     client.execute_command("REPLICAOF", "NO", "ONE")  # what follows does not reach it
                 lost = queue.put("t", b"", delay=2)
-                proxy.cut()
-                proxy._server = replica
-                proxy.heal()
+                proxy.lead_to(replica)
                 until(lambda: done == [first])
                 new = queue.put("t", b"")
                 until(lambda: done == [first, new])

@@ -9,16 +9,16 @@ import pytest
 from redis import ConnectionError as Refused
 
 from pywheel import JobQueue, NotAStore, StoreAway, StoreBusy, StoreFull, StoreReadOnly, StoreTooNew
-from pywheel.jobs.commands import Ack, ClaimPolicy, Put, Reserve
+from pywheel.jobs.commands import Ack, Put, Reserve
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
-from tests.stores.calls import listening
+from tests.stores.calls import TERMS, listening
 from tests.stores.network import Proxy
+from tests.stores.refusing import SECRET, refused
 from tests.stores.servers import Redis
 
 JOB = NewJob("t", b"b" * 1000, 0, delay=0)
-TERMS = ClaimPolicy(60_000, 3)
 
 
 @contextlib.contextmanager
@@ -27,14 +27,11 @@ def server(**settings):
         yield redis
 
 
-def refusal(kind, url):
-    with pytest.raises(kind) as caught:
-        open(url).close()
-    text = str(caught.value)
-    assert "\n" not in text
-    assert "s3cret" not in text
-    assert "s3cret" not in repr(caught.value)
-    return text
+def with_user(server, name, *rights, **options):
+    """Return the address of an empty store, for a user who has rights."""
+    with server.connect() as client:
+        client.execute_command("ACL", "SETUSER", name, "reset", "on", f">{SECRET}", *rights)
+    return server.url(user=f"{name}:{SECRET}", **options)
 
 
 @pytest.mark.usefixtures("redis_server")
@@ -49,10 +46,7 @@ class TestDurability:
                     assert store.durability == expected, (name, value)
 
     def test_it_is_unknown_to_a_user_who_may_not_ask(self, redis_server):
-        with redis_server.connect() as client:
-            client.execute_command("ACL", "SETUSER", "poor", "on", ">s3cret", "~*", "&*", "+@all", "-config")
-        url = redis_server.url().replace("redis+unix://", "redis+unix://poor:s3cret@")
-        with open(url) as store:
+        with open(with_user(redis_server, "poor", "~*", "&*", "+@all", "-config")) as store:
             assert store.durability == "memory"
             store.apply([Put((JOB,))])
 
@@ -61,10 +55,9 @@ def test_a_server_that_evicts_keys_is_refused(redis_server):
     with redis_server.connect() as client:
         client.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            text = refusal(NotAStore, redis_server.url())
+            refused(NotAStore, "noeviction", open, redis_server.url())
         finally:
             client.config_set("maxmemory-policy", "noeviction")
-    assert "noeviction" in text
 
 
 def test_one_that_is_told_to_evict_later_is_refused_at_the_next_connection_and_by_verify(redis_server):
@@ -101,7 +94,7 @@ def test_a_replica_is_refused_and_one_that_becomes_it_writes_no_more(redis_serve
         client.execute_command("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(StoreReadOnly, match="master"):
             store.apply([Put((JOB,))])
-        assert "replica" in refusal(StoreReadOnly, redis.url())
+        refused(StoreReadOnly, "replica", open, redis.url())
         client.execute_command("REPLICAOF", "NO", "ONE")
         assert store.apply([Put((JOB,))]) == [[2]]
 
@@ -126,30 +119,26 @@ class TestWrongAddresses:
     def test_a_password_that_is_missing_is_asked_for(self, redis_server):
         with server() as redis:
             with redis.connect() as client:
-                client.config_set("requirepass", "s3cret")
-            assert "password" in refusal(NotAStore, redis.url())
-            with open(redis.url().replace("redis+unix://", "redis+unix://:s3cret@")) as store:
-                assert "s3cret" not in store.url + repr(store)
-                assert "s3cret" in store.secret_url
+                client.config_set("requirepass", SECRET)
+            refused(NotAStore, "password", open, redis.url())
+            with open(redis.url(user=f":{SECRET}")) as store:
+                assert SECRET not in store.url + repr(store)
+                assert SECRET in store.secret_url
                 store.apply([Put((JOB,))])
-            with redis.connect(password="s3cret") as client:
+            with redis.connect(password=SECRET) as client:
                 client.config_set("requirepass", "")
 
     def test_rights_that_are_missing_are_named(self, redis_server):
-        with redis_server.connect() as client:
-            client.execute_command("ACL", "SETUSER", "reader", "on", ">s3cret", "~*", "&*", "+@all", "-fcall")
-        url = redis_server.url().replace("redis+unix://", "redis+unix://reader:s3cret@")
-        assert "fcall" in refusal(NotAStore, url)
+        refused(NotAStore, "fcall", open, with_user(redis_server, "reader", "~*", "&*", "+@all", "-fcall"))
 
     @pytest.mark.parametrize("stores", [1, 4])
     def test_the_documented_rights_are_enough(self, redis_server, stores):
         text = (Path(__file__).parents[3] / "docs" / "stores-redis.md").read_text()
         [rights] = re.findall(r"ACL SETUSER shop on >secret (.*?)```", text, re.DOTALL)
         with redis_server.connect() as client:
-            client.execute_command("ACL", "SETUSER", "least", "reset", "on", ">s3cret", *rights.split())
             for key in client.scan_iter(match="{pywheel*"):
                 client.delete(key)
-        url = redis_server.url(prefix="pywheel", stores=stores).replace("redis+unix://", "redis+unix://least:s3cret@")
+        url = with_user(redis_server, "least", *rights.split(), prefix="pywheel", stores=stores)
         with JobQueue(url) as queue:
             assert queue.store.durability == "memory"  # appendfsync no, and it may ask
             notifier = listening(queue.store)
@@ -169,37 +158,39 @@ class TestWrongAddresses:
             notifier.close()
 
     def test_a_database_that_is_not_there(self, redis_server):
-        assert "number" in refusal(NotAStore, redis_server.url(db=99))
+        refused(NotAStore, "number", open, redis_server.url(db=99))
 
     def test_nobody_there(self, tmp_path):
-        text = refusal(StoreAway, f"redis+unix://:s3cret@{tmp_path}/r.sock")
-        assert "start the server" in text
-        assert "start the server" in refusal(StoreAway, "redis://:s3cret@127.0.0.1:1/0")
+        for place in (f"redis+unix://:{SECRET}@{tmp_path}/r.sock", f"redis://:{SECRET}@127.0.0.1:1/0"):
+            refused(StoreAway, "start the server", open, place)
 
     @pytest.mark.parametrize(
         "rest",
         ["?prefix={a}", "?timeout=0", "?timeout=x", "?db=x", "?nothing=1", "#a", "?prefix=" + "x" * 300],
     )
     def test_options_that_cannot_be(self, redis_server, rest):
-        refusal(NotAStore, f"redis+unix://:s3cret@{redis_server.socket}{rest}")
+        refused(NotAStore, "", open, f"redis+unix://:{SECRET}@{redis_server.socket}{rest}")
 
     @pytest.mark.parametrize("place", ["redis://h/x", "redis://a,b/0", "redis+unix://", "redis+unix://host/path"])
     def test_places_that_cannot_be(self, place):
-        refusal(NotAStore, place)
+        refused(NotAStore, "", open, place)
 
-    def test_other_data_under_the_prefix(self, redis_server):
+    @pytest.mark.parametrize(
+        ("stores", "version", "said"), [(1, "99", "install a newer one"), (4, "2 in 4", "upgrade")]
+    )
+    def test_other_data_and_newer_stores_are_left_alone(self, redis_server, stores, version, said):
         with redis_server.connect() as client:
             client.set("{other}:store", "mine")
             client.hset("{hash}:store", "mine", "1")
-            client.set("{newer}:store", "pywheel 99")
+            client.set("{newer}:store", f"pywheel {version}")
         for prefix in ("other", "hash"):
-            assert "prefix" in refusal(NotAStore, redis_server.url(prefix=prefix))
-        assert "install a newer one" in refusal(StoreTooNew, redis_server.url(prefix="newer"))
+            refused(NotAStore, "prefix", open, redis_server.url(prefix=prefix, stores=stores))
+        refused(StoreTooNew, said, open, redis_server.url(prefix="newer", stores=stores))
 
-    def test_a_store_that_is_not_to_be_made(self, redis_server):
-        url = redis_server.url()
-        with pytest.raises(NotAStore, match="put a job first"):
-            open(url, create=False)
+    @pytest.mark.parametrize("stores", [1, 4])
+    def test_a_store_that_is_not_to_be_made(self, redis_server, stores):
+        url = redis_server.url(stores=stores)
+        refused(NotAStore, "put a job first", open, url, create=False)
         open(url).close()
         open(url, create=False).close()
 
@@ -222,13 +213,16 @@ def test_a_server_may_forget_its_functions_all_the_time(redis_server):
             thread.join()
 
 
-def test_a_store_whose_data_was_deleted_begins_anew(redis_server):
-    with server() as redis, open(redis.url()) as store, redis.connect() as client:
+def test_a_store_whose_data_was_deleted_begins_anew_and_is_found_and_sound_then(redis_server):
+    url = redis_server.url()
+    with open(url) as store, redis_server.connect() as client:
         store.apply([Put((JOB,) * 3)])
         client.flushall()
         assert store.ask(CountJobs()) == {}
         assert len(store.apply([Put((JOB,))])[0]) == 1
         assert store.ask(CountJobs())["t"].delayed == 1
+        assert store.verify() == []
+    open(url, create=False).close()
 
 
 def test_times_beyond_what_a_double_can_hold_are_rounded_and_nothing_breaks(redis_server):
@@ -239,12 +233,13 @@ def test_times_beyond_what_a_double_can_hold_are_rounded_and_nothing_breaks(redi
         assert (job.ttr, job.max_attempts) == (2**60 + 1, 2**60 + 1)
 
 
-def test_a_store_says_where_it_is(redis_server):
-    with open(redis_server.url(prefix="mine")) as store:
+@pytest.mark.parametrize("stores", [1, 4])
+def test_a_store_says_where_it_is_and_how_many(redis_server, stores):
+    with open(redis_server.url(prefix=f"mine{stores}", stores=stores)) as store:
         about = store.about()
     assert int(about["version"].partition(".")[0]) >= 7
     assert about["memory_bytes"] > 0
-    assert about["prefix"] == "mine"
+    assert (about["prefix"], about.get("stores", 1)) == (f"mine{stores}", stores)
 
 
 def test_a_master_that_is_demoted_is_left_for_the_one_that_its_name_leads_to_by_now(redis_server):
@@ -267,15 +262,3 @@ def test_a_server_whose_command_config_is_renamed_serves_and_its_durability_is_u
     with server(**{"rename-command CONFIG": "hidden"}) as redis, open(redis.url()) as store:
         assert store.durability == "memory"
         assert store.apply([Put((JOB,))]) == [[1]]
-
-
-def test_a_store_whose_data_was_deleted_is_found_and_sound_once_it_is_used_again(redis_server):
-    with server() as redis, redis.connect() as client:
-        url = redis.url()
-        with open(url) as store:
-            store.apply([Put((JOB,))])
-            client.flushall()
-            store.apply([Put((JOB,))])
-            assert store.ask(CountJobs())["t"].delayed == 1
-            assert store.verify() == []
-        open(url, create=False).close()

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from pywheel import JobQueue
-from pywheel._errors import NotAStore, StoreTooNew
+from pywheel._errors import NotAStore
 from pywheel.client.copier import Copier
 from pywheel.jobs import NewJob
 from pywheel.jobs.commands import Delete, Put
@@ -13,6 +13,7 @@ from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
 from tests.isolated.child import run_well
 from tests.stores.calls import listening
+from tests.stores.refusing import refused
 from tests.stores.test_vectors import ON_SERVERS, replay
 
 JOB = NewJob("t", b"", 0)
@@ -22,42 +23,17 @@ def with_stores(url, number):
     return f"{url.partition('&stores')[0]}&stores={number}"
 
 
-def refused(url, kind=NotAStore, **options):
-    with pytest.raises(kind) as caught:
-        open(url, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 class TestTheNumber:
     @pytest.mark.parametrize(("there", "asked"), [(4, 3), (4, 1), (1, 4)])
     def test_another_number_than_that_noted_is_refused(self, redis_server, there, asked):
         url = redis_server.url(stores=there)
         open(url).close()
-        assert f"?stores={there}" in refused(with_stores(url, asked))
+        refused(NotAStore, rf"\?stores={there}", open, with_stores(url, asked))
         open(url).close()
-
-    def test_it_is_noted_before_there_is_a_store(self, redis_server):
-        url = redis_server.url(stores=4)
-        assert "put a job first" in refused(url, create=False)
-        open(url).close()
-        open(url, create=False).close()
-
-    def test_other_data_and_newer_stores_are_left_alone(self, redis_server):
-        with redis_server.connect() as client:
-            client.set("{other}:store", "mine")
-            client.set("{newer}:store", "pywheel 2 in 4")
-        assert "prefix" in refused(redis_server.url(prefix="other", stores=2))
-        assert "upgrade" in refused(redis_server.url(prefix="newer", stores=4), StoreTooNew)
 
     @pytest.mark.parametrize("number", ["0", "33", "-1", "x", ""])
     def test_a_number_that_is_none_is_refused(self, redis_server, number):
-        assert "from 1 to 32" in refused(redis_server.url(stores=number))
-
-    def test_a_store_says_how_many_it_is(self, redis_server):
-        with open(redis_server.url(prefix="ours", stores=4)) as store:
-            about = store.about()
-        assert (about["stores"], about["prefix"]) == (4, "ours")
+        refused(NotAStore, "from 1 to 32", open, redis_server.url(stores=number))
 
 
 class TestAsOne:
