@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.stores.server import STORE
+from tests.stores.server import store_of
 
 KEPT = {}  # by server and options: an address
 TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
@@ -15,7 +15,7 @@ def emptied(server, **options):
     if key not in KEPT:
         KEPT[key] = server.url(**options)
         return KEPT[key]
-    schema = STORE.search(KEPT[key])[0].lstrip("/").removeprefix("schema=")
+    schema = store_of(KEPT[key])
     with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
         cursor.execute(TABLES, [schema])
         for [table] in cursor.fetchall():

@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
-__all__ = ["Missing", "Server", "find"]
+__all__ = ["Missing", "Server", "find", "store_of"]
 
 TEMPLATES = Path(__file__).parents[2] / "build" / "servers"
 PLACES = ["/usr/sbin", *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)]
@@ -68,6 +68,11 @@ def children(pid):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
+
+
+def store_of(url):
+    """Return the name of the schema, the prefix or the database of a store."""
+    return re.split("[=/]", STORE.search(url)[0])[-1]
 
 
 class Server(ABC):

@@ -15,18 +15,12 @@ from pywheel.jobs.job import Due
 from pywheel.stores import Filter
 from pywheel.stores.contract import intact
 from pywheel.stores.notifier import ORDERS
-from pywheel.testing import ManualClock
 from tests.jobs.waiting import until, working
+from tests.stores.files import NOW
 from tests.stores.parts import Parts
 
-NOW = 1_700_000_000_000
 JOB = NewJob("t", b"b", NOW)
 TERMS = c.ClaimPolicy(1_000, 3, hold=200)
-
-
-@pytest.fixture
-def clock():
-    return ManualClock(wall=NOW)
 
 
 @pytest.fixture

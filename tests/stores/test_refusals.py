@@ -24,7 +24,7 @@ from tests.stores import servers
 from tests.stores.calls import TERMS, in_threads, listening
 from tests.stores.files import put
 from tests.stores.refusing import SECRET, refused
-from tests.stores.server import STORE
+from tests.stores.server import store_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -114,10 +114,6 @@ def user(database, run):
     run(database.new, user=name)
     yield name
     run(*database.gone, user=name)
-
-
-def store_of(url):
-    return STORE.search(url)[0].rpartition("=")[2].strip("/")
 
 
 def of(url, user, password=SECRET):

@@ -2,23 +2,20 @@
 
 import pytest
 
-from pywheel.jobs import NewJob
-from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 from pywheel.stores.relational.lanes import Ids
-from pywheel.testing import ManualClock
-
-NOW = 1_700_000_000_000
+from tests.stores.calls import put_many
+from tests.stores.files import NOW
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_delay_may_be_negative(sql_server, count):
-    with open(sql_server.url(), clock=ManualClock(wall=NOW)) as store:
-        [ids] = store.apply([Put((NewJob("t", b"", 0, delay=-5),) * count)])
+def test_a_delay_may_be_negative(sql_server, clock, count):
+    with open(sql_server.url(), clock=clock) as store:
+        ids = put_many(store, count, delay=-5)
         assert [store.ask(GetJob(id)).due for id in ids] == [NOW - 5] * count
     with open(sql_server.url()) as store:  # the server's clock
-        [ids] = store.apply([Put((NewJob("t", b"", 0, delay=-5_000),) * count)])
+        ids = put_many(store, count, delay=-5_000)
         assert [job.created - job.due for job in map(store.ask, map(GetJob, ids))] == [5_000] * count
 
 

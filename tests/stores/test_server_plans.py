@@ -19,8 +19,7 @@ from pywheel.jobs.queries import (
     ListJobs,
 )  # fmt: skip
 from pywheel.stores import Filter, mysql, open, postgres
-
-TERMS = ops.ClaimPolicy(60_000, 3)
+from tests.stores.calls import TERMS, put_many
 
 
 class OfMysql:
@@ -91,8 +90,7 @@ def test_mariadb_reads_few_rows_however_many_jobs_have_ended(mariadb_server):
             [rows] = connection.ask(["SHOW GLOBAL STATUS LIKE 'Handler_read%'"])
             return sum(int(number) for _, number in rows)
 
-        [ids] = store.apply([ops.Put(tuple(NewJob("t", b"", 0) for _ in range(3_000)))])
-        store.apply([ops.Cancel(id) for id in ids])
+        store.apply([ops.Cancel(id) for id in put_many(store, 3_000)])
         read = {}
         for name, call in ENDED.items():
             before = rows_read()

@@ -14,11 +14,9 @@ from pywheel.stores.sqlite.connection import MIGRATIONS
 from tests.jobs.waiting import until, working
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb", "redis"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/jobs.db"
-    return request.getfixturevalue(f"{request.param}_server").url()
+@pytest.fixture
+def url(shared_url):
+    return shared_url
 
 
 class Newer:

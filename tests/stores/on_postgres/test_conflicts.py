@@ -1,29 +1,22 @@
 """A transaction that another one came before."""
 
-import re
 import threading
-
-import pytest
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetNote
 from pywheel.stores import open
 from tests.jobs.waiting import until
+from tests.stores.server import store_of
 
 
-@pytest.fixture
-def server(postgres_server):
-    return postgres_server
-
-
-def test_after_a_conflict_no_statement_is_missing_that_would_have_been_prepared(server):
+def test_after_a_conflict_no_statement_is_missing_that_would_have_been_prepared(postgres_server):
     def step(name):
         return store.apply([ops.Put((NewJob("t", b"", 0),), name), ops.SetNote(name, b"v"), ops.SetNote(name, b"w")])
 
-    url = server.url()
-    table = re.search("schema=([^&]*)", url)[1] + ".pywheel_nonce"
-    with open(url) as store, server.connect() as other, server.connect() as admin:
+    url = postgres_server.url()
+    table = f"{store_of(url)}.pywheel_nonce"
+    with open(url) as store, postgres_server.connect() as other, postgres_server.connect() as admin:
         store.apply([ops.Cancel(10**9)])  # so that a rollback is prepared too
         step("a")
         with other.transaction():

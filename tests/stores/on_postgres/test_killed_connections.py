@@ -12,14 +12,10 @@ from pywheel.stores.sql.statement import Select
 from tests.jobs.waiting import until
 from tests.stores.calls import CALLS, put
 from tests.stores.network import Proxy
-from tests.stores.server import STORE
+from tests.stores.server import store_of
 
 WAITING = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND wait_event_type = 'Lock'"
 TABLES = ["topic", "job", "finished", "attempt", "tally", "nonce", "note", "member"]
-
-
-def schema_of(url):
-    return STORE.search(url)[0].partition("=")[2]
 
 
 def test_a_commit_in_doubt_is_asked_after_until_a_connection_is_free(postgres_server, monkeypatch):
@@ -53,7 +49,7 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
 
         seen = set()
         with postgres_server.connect(autocommit=False) as holder, postgres_server.connect() as watcher:
-            holder.execute(f"LOCK TABLE {schema_of(truth)}.pywheel_job IN SHARE MODE")
+            holder.execute(f"LOCK TABLE {store_of(truth)}.pywheel_job IN SHARE MODE")
             asked = pool.submit(put, store, NewJob("t", b"once", 0, key))
             until(lambda: waited() == 1)
             proxy.cut_once()
@@ -67,7 +63,7 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
 
 def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postgres_server, pool, subtests):
     url = postgres_server.url()
-    locked = ", ".join(f"{schema_of(url)}.pywheel_{table}" for table in TABLES)
+    locked = ", ".join(f"{store_of(url)}.pywheel_{table}" for table in TABLES)
     end = f"SELECT count(pg_terminate_backend(pid)) {WAITING}"
     with open(url) as store, postgres_server.connect() as admin:
         put(store)

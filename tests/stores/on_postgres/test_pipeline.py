@@ -15,7 +15,7 @@ from pywheel.stores import open
 from pywheel.stores.postgres import pipeline
 from pywheel.stores.postgres.pipeline import numbered
 from tests.stores.calls import CALLS, TERMS, put
-from tests.stores.server import STORE
+from tests.stores.server import store_of
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %(like)s"
 
@@ -91,8 +91,8 @@ def test_after_a_change_of_a_column_commands_and_reads_go_on(postgres_server):
         for call in calls * 2:
             call(store)
         with postgres_server.connect() as admin:
-            table = f"{STORE.search(url)[0].partition('=')[2]}.pywheel_job"
-            admin.execute(f"ALTER TABLE {table} ALTER COLUMN priority TYPE int, ALTER COLUMN claims TYPE bigint")
+            for change in ("priority TYPE int", "claims TYPE bigint"):
+                admin.execute(f"ALTER TABLE {store_of(url)}.pywheel_job ALTER COLUMN {change}")
         for call in calls:
             assert not isinstance(call(store), BaseException)
 

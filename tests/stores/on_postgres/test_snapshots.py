@@ -1,7 +1,6 @@
 """Commits between a statement's snapshot and its locks."""
 
 import contextlib
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,6 +10,7 @@ from pywheel.jobs.queries import GetHistories, GetJob
 from pywheel.stores import open
 from tests.jobs.waiting import until
 from tests.often import often
+from tests.stores.server import store_of
 from tests.stores.test_last_put import WAYS, claim, put
 
 PRIORITIES = [(0, 0), (0, 5), (5, 0), (5, 5), (5, 7)]
@@ -20,7 +20,7 @@ class Gate:
     """Stops whoever reads a row of a table by `url`, before the row is locked: a policy waits for an advisory lock."""
 
     def __init__(self, server, url):
-        schema = re.search("schema=([^&]*)", url)[1]
+        schema = store_of(url)
         self._role = f"slow_{schema}"
         self._number = int(schema[1:])
         self.url = server.again(url, user=f"{self._role}:secret")

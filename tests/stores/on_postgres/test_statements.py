@@ -7,15 +7,13 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetHistories
 from pywheel.stores import open
 from pywheel.stores.sql.statement import Each, WriteJobs
-from pywheel.testing import ManualClock
-
-NOW = 1_700_000_000_000
-TERMS = ops.ClaimPolicy(60_000, 3)
+from tests.stores.calls import TERMS
+from tests.stores.files import NOW
 
 
 @pytest.fixture
-def store(postgres_server):
-    with open(postgres_server.url(), clock=ManualClock(wall=NOW)) as store:
+def store(postgres_server, clock):
+    with open(postgres_server.url(), clock=clock) as store:
         store.apply([ops.Put(tuple(NewJob("t", b"", NOW - 100 + number) for number in (-1, *range(40))))])
         store.apply([ops.Claim("t", (), TERMS, "w", 1, limit=1)])  # the first one finds out which priorities there are
         yield store

@@ -8,7 +8,7 @@ from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs import queries as q
 from pywheel.jobs.limits import Limits
-from pywheel.stores import Filter, open
+from pywheel.stores import Filter
 from tests.jobs.waiting import until, working
 from tests.stores.calls import TERMS
 from tests.stores.on_redis.monitored import Monitor
@@ -21,12 +21,6 @@ BESIDE = [(0, -5), (0, 5), (-3, 0), (3, 0), (-5, 9)]
 def monitor(redis_server):
     with Monitor(redis_server) as monitor:
         yield monitor
-
-
-@pytest.fixture
-def store(redis_server, clock):
-    with open(redis_server.url(), clock=clock) as store:
-        yield store
 
 
 def put(store, jobs, due, priority, **options):
@@ -120,8 +114,8 @@ class TestLostLeases:
 def test_a_worker_delivers_each_job_of_a_lost_lease_once_in_short_calls(redis_server, monitor):
     with JobQueue(redis_server.url()) as queue:
         now = queue.store.clock.wall()
-        ids = [id for priority in (0, 3) for id in put(queue.store, 2_500, now, priority)]
-        for _ in range(10):
+        ids = [id for priority in (0, 3) for id in put(queue.store, 1_500, now, priority)]
+        for _ in range(6):
             queue.reserve("t", 500, ttr=1)
         until(lambda: queue.store.ask(q.CountJobs())["t"].running == 0)
         seen = []
@@ -295,13 +289,12 @@ def test_thousands_of_void_receipts_are_refused_like_one(store, clock, ends):
     assert store.apply([*ends * 9_000, ops.Pause("t", paused=False)]) == [False] * 9_001
 
 
-def test_thousands_of_workers_that_died_are_taken_from_the_list_by_one_that_lives(store, clock, redis_server):
+def test_thousands_of_workers_that_died_are_taken_from_the_list_by_one_that_lives(store, clock, client):
     notifier = store.notifier("w")
     store.apply([ops.Announce(notifier.worker, ("t",))])
     prefix, dead = store.server.prefix, [f"dead{number}" for number in range(9_000)]
-    with redis_server.connect() as client:
-        client.hset(prefix + b":m", mapping=dict.fromkeys(dead, '["t"]'))
-        client.hset(prefix + b":b", mapping=dict.fromkeys(dead, f"{clock.wall()} 0 -1"))
-        notifier.beat(0)
-        assert client.hkeys(prefix + b":m") == client.hkeys(prefix + b":b") == [notifier.worker.encode()]
+    client.hset(prefix + b":m", mapping=dict.fromkeys(dead, '["t"]'))
+    client.hset(prefix + b":b", mapping=dict.fromkeys(dead, f"{clock.wall()} 0 -1"))
+    notifier.beat(0)
+    assert client.hkeys(prefix + b":m") == client.hkeys(prefix + b":b") == [notifier.worker.encode()]
     notifier.close()

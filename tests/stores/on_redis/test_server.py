@@ -3,6 +3,7 @@
 import contextlib
 import re
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,29 +52,17 @@ class TestDurability:
             store.apply([Put((JOB,))])
 
 
-def test_a_server_that_evicts_keys_is_refused(redis_server):
-    with redis_server.connect() as client:
-        client.config_set("maxmemory-policy", "allkeys-lru")
-        try:
-            refused(NotAStore, "noeviction", open, redis_server.url())
-        finally:
-            client.config_set("maxmemory-policy", "noeviction")
-
-
-def test_one_that_is_told_to_evict_later_is_refused_at_the_next_connection_and_by_verify(redis_server):
-    with open(redis_server.url()) as store, redis_server.connect() as client:
-        store.apply([Put((JOB,))])
-        client.config_set("maxmemory-policy", "allkeys-lru")
-        try:
-            with pytest.raises(NotAStore, match="set maxmemory-policy to noeviction"):
-                store.verify()
+def test_a_server_that_evicts_keys_is_refused_at_each_connection_and_by_verify(store, client, redis_server):
+    store.apply([Put((JOB,))])
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        for call in (partial(open, redis_server.url()), store.verify, partial(store.apply, [Put((JOB,))])):
+            refused(NotAStore, "set maxmemory-policy to noeviction", call)
             client.client_kill_filter(_type="normal", skipme=True)
-            with pytest.raises(NotAStore, match="set maxmemory-policy to noeviction"):
-                store.apply([Put((JOB,))])
-        finally:
-            client.config_set("maxmemory-policy", "noeviction")
-        assert store.apply([Put((JOB,))]) == [[2]]
-        assert store.verify() == []
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")
+    assert store.apply([Put((JOB,))]) == [[2]]
+    assert store.verify() == []
 
 
 def test_a_server_with_too_many_clients_is_busy_and_says_what_to_mend(redis_server):
@@ -178,11 +167,10 @@ class TestWrongAddresses:
     @pytest.mark.parametrize(
         ("stores", "version", "said"), [(1, "99", "install a newer one"), (4, "2 in 4", "upgrade")]
     )
-    def test_other_data_and_newer_stores_are_left_alone(self, redis_server, stores, version, said):
-        with redis_server.connect() as client:
-            client.set("{other}:store", "mine")
-            client.hset("{hash}:store", "mine", "1")
-            client.set("{newer}:store", f"pywheel {version}")
+    def test_other_data_and_newer_stores_are_left_alone(self, redis_server, client, stores, version, said):
+        client.set("{other}:store", "mine")
+        client.hset("{hash}:store", "mine", "1")
+        client.set("{newer}:store", f"pywheel {version}")
         for prefix in ("other", "hash"):
             refused(NotAStore, "prefix", open, redis_server.url(prefix=prefix, stores=stores))
         refused(StoreTooNew, said, open, redis_server.url(prefix="newer", stores=stores))
@@ -213,24 +201,21 @@ def test_a_server_may_forget_its_functions_all_the_time(redis_server):
             thread.join()
 
 
-def test_a_store_whose_data_was_deleted_begins_anew_and_is_found_and_sound_then(redis_server):
-    url = redis_server.url()
-    with open(url) as store, redis_server.connect() as client:
-        store.apply([Put((JOB,) * 3)])
-        client.flushall()
-        assert store.ask(CountJobs()) == {}
-        assert len(store.apply([Put((JOB,))])[0]) == 1
-        assert store.ask(CountJobs())["t"].delayed == 1
-        assert store.verify() == []
-    open(url, create=False).close()
+def test_a_store_whose_data_was_deleted_begins_anew_and_is_found_and_sound_then(store, client):
+    store.apply([Put((JOB,) * 3)])
+    client.flushall()
+    assert store.ask(CountJobs()) == {}
+    assert len(store.apply([Put((JOB,))])[0]) == 1
+    assert store.ask(CountJobs())["t"].delayed == 1
+    assert store.verify() == []
+    open(store.url, create=False).close()
 
 
-def test_times_beyond_what_a_double_can_hold_are_rounded_and_nothing_breaks(redis_server):
-    with open(redis_server.url()) as store:
-        [[id]] = store.apply([Put((JOB._replace(due=2**61 + 1, delay=None, ttr=2**60 + 1, max_attempts=2**60 + 1),))])
-        job = store.ask(GetJob(id))
-        assert abs(job.due - 2**61) < 2**10
-        assert (job.ttr, job.max_attempts) == (2**60 + 1, 2**60 + 1)
+def test_times_beyond_what_a_double_can_hold_are_rounded_and_nothing_breaks(store):
+    [[id]] = store.apply([Put((JOB._replace(due=2**61 + 1, delay=None, ttr=2**60 + 1, max_attempts=2**60 + 1),))])
+    job = store.ask(GetJob(id))
+    assert abs(job.due - 2**61) < 2**10
+    assert (job.ttr, job.max_attempts) == (2**60 + 1, 2**60 + 1)
 
 
 @pytest.mark.parametrize("stores", [1, 4])

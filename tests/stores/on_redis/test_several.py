@@ -63,17 +63,17 @@ class TestAsOne:
             assert Copier(old, new).switch(10).jobs == 40
             assert {job.key for job in new.ask(ListJobs(Filter("t"), 0, 100))} == {f"k{n}" for n in range(40)}
 
-    def test_what_the_server_may_have_lost_is_left_out_in_every_store(self, redis_server):
+    def test_what_the_server_may_have_lost_is_left_out_in_every_store(self, redis_server, client):
         url = redis_server.url(stores=4)
-        with open(url) as store, redis_server.connect() as client:
+        with open(url) as store:
             for inner in store.stores:
                 client.hset(inner.server.prefix + b":run", "id", "another")
         with open(url) as store:
             ids = [inner.apply([Put((JOB,))])[0][0] for inner in store.stores]
             assert min(ids) > 2**24
 
-    def test_a_store_that_has_lost_a_worker_is_told_of_it_again(self, redis_server):
-        with open(redis_server.url(stores=4)) as store, redis_server.connect() as client:
+    def test_a_store_that_has_lost_a_worker_is_told_of_it_again(self, redis_server, client):
+        with open(redis_server.url(stores=4)) as store:
             notifier = listening(store)
             lost = store.stores[2]
             for name in (b":m", b":h", b":a:t", b":b", b":hmax"):

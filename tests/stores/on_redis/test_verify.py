@@ -1,26 +1,19 @@
 """Defects of the keys are found, reported, and repaired from the jobs."""
 
-import re
 import struct
 
 import pytest
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import ClaimPolicy, Put
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import CountJobs, GetJob, GetNextLease, ListNotes
-from pywheel.stores import open
 from pywheel.stores import verify as faults
-from pywheel.testing import ManualClock
+from tests.stores.calls import TERMS, put
 from tests.stores.damaged import NOW, Jobs, found, ids, mended
 from tests.stores.on_redis import keys
-
-
-@pytest.fixture
-def store(redis_server):
-    with open(redis_server.url(), clock=ManualClock(wall=NOW)) as store:
-        yield store
+from tests.stores.server import store_of
 
 
 @pytest.fixture
@@ -29,12 +22,10 @@ def jobs(store):
 
 
 @pytest.fixture
-def client(redis_server, store):
+def client(client, store):
     """Keys by what follows the store's prefix; after the test the keys are looked at in another way too."""
-    with redis_server.connect() as client:
-        yield Prefixed(client, store.server.prefix)
-        prefix = re.search("prefix=([^&]*)", store.secret_url)[1]
-        assert keys.faults(client, prefix) == []
+    yield Prefixed(client, store.server.prefix)
+    assert keys.faults(client, store_of(store.secret_url)) == []
 
 
 class Prefixed:
@@ -91,12 +82,12 @@ def test_a_time_that_is_not_the_jobs_own_is_mended(store, jobs, client):
 @pytest.fixture
 def ranked(store):
     """One job of high priority and a suspect, which wait, and one of low priority that runs and has a key."""
-    jobs = (
+    low, suspect, high = put(
+        store,
         NewJob("r", b"", NOW - 5, "k", priority=-3),
         NewJob("r", b"", NOW - 4),
         NewJob("r", b"", NOW + 50, priority=7),
     )
-    [[low, suspect, high]] = store.apply([Put(jobs)])
     limited = ClaimPolicy(60_000, 3, limits=Limits(5, ":"))
     store.apply([ops.Claim("r", (low,), limited, "w", 1), ops.Claim("r", (suspect,), ClaimPolicy(5, 3), "w", 1)])
     store.clock.advance(0.005)
@@ -118,7 +109,7 @@ def test_lanes_are_made_anew_from_the_jobs(store, ranked, client):
     assert client("ZSCORE", ":d:0s:r", packed(suspect)) == NOW + 5
     assert client("ZRANGE", ":d:7:r", 0, -1) == [packed(high)]
     store.clock.advance(1)
-    [jobs] = store.apply([ops.Reserve("r", 5, ClaimPolicy(60_000, 3), "w")])
+    [jobs] = store.apply([ops.Reserve("r", 5, TERMS, "w")])
     assert [job.id for job in jobs] == [high, suspect]
 
 
@@ -160,8 +151,7 @@ def test_states_history_and_results_of_no_job_are_dropped(store, jobs, client):
 def test_ids_go_on_behind_the_last_job(store, jobs, client):
     client("SET", ":n", 2)
     assert mended(store) == ids((faults.IDS, list(jobs)[2:]))
-    [[id]] = store.apply([ops.Put((NewJob("t", b"", NOW),))])
-    assert id == max(jobs) + 1
+    assert put(store) == [max(jobs) + 1]
 
 
 def test_notes_are_listed_as_they_are(store, jobs, client):
@@ -177,14 +167,13 @@ def test_notes_are_listed_as_they_are(store, jobs, client):
     assert store.ask(ListNotes("")) == [("ends", b"e"), ("lost", b"l"), ("stays", b"s")]
 
 
-def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
-    number = 3_000
-    put = store.apply([ops.Put(tuple(NewJob("t", b"", NOW, f"k{n}") for n in range(number)))])[0]
-    claimed = store.apply([ops.Reserve("t", 1_200, ops.ClaimPolicy(60_000, 3), "w")])[0]
-    store.apply([ops.Ack(job.id, job.claims) for job in claimed[:700]])
+def test_a_thousand_jobs_are_made_anew_in_steps(store, client):
+    ids = put(store, *(NewJob("t", b"", NOW, f"k{n}") for n in range(1_000)))
+    [claimed] = store.apply([ops.Reserve("t", 400, TERMS, "w")])
+    store.apply([ops.Ack(job.id, job.claims) for job in claimed[:240]])
     client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*")
-    assert {finding.number for finding in store.verify() if finding.what == faults.NOWHERE.what} == {1_800}
+    assert {finding.number for finding in store.verify() if finding.what == faults.NOWHERE.what} == {600}
     mended(store)
-    assert store.ask(CountJobs())["t"][:3] == (1_800, 500, 700)
-    assert store.ask(GetJob(("t", f"k{number - 1}"))).id == put[-1]
-    assert store.ask(GetJob(("t", f"k{number - 1}"))).state is State.DELAYED
+    assert store.ask(CountJobs())["t"][:3] == (600, 160, 240)
+    last = store.ask(GetJob(("t", "k999")))
+    assert (last.id, last.state) == (ids[-1], State.DELAYED)

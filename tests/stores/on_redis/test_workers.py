@@ -13,7 +13,6 @@ from pywheel.jobs.commands import Announce, Claim, ClaimPolicy, Put
 from pywheel.jobs.job import Due, NewJob
 from pywheel.jobs.queries import ListWorkers
 from pywheel.stores import open
-from pywheel.testing import ManualClock
 from tests.isolated.child import environment
 from tests.jobs.waiting import LIMIT, until, working
 from tests.stores.calls import listening
@@ -47,8 +46,7 @@ def url(request, redis_server):
 
 
 class TestGone:
-    def test_who_has_claimed_jobs_of_late_looks_for_deaths_at_each_look(self, url):
-        clock = ManualClock()
+    def test_who_has_claimed_jobs_of_late_looks_for_deaths_at_each_look(self, url, clock):
         with open(url, clock=clock) as store:
             one, other = store.notifier("one"), store.notifier("other")
             store.apply([Announce(ears.worker, ("t",)) for ears in (one, other)])
@@ -66,8 +64,7 @@ class TestGone:
             one.close()
             other.close()
 
-    def test_who_is_alone_looks_for_no_deaths(self, url):
-        clock = ManualClock()
+    def test_who_is_alone_looks_for_no_deaths(self, url, clock):
         with open(url, clock=clock) as store:
             one = store.notifier("one")
             store.apply([Announce(one.worker, ("t",)), Put((NewJob("t", b"", 0),))])
@@ -88,8 +85,8 @@ class TestGone:
                 process.kill()
                 until(lambda: names(queue) == ["own"])
 
-    def test_a_worker_that_was_killed_is_forgotten_in_every_store(self, redis_server):
-        with JobQueue(redis_server.url(stores=4)) as queue, redis_server.connect() as client:
+    def test_a_worker_that_was_killed_is_forgotten_in_every_store(self, redis_server, client):
+        with JobQueue(redis_server.url(stores=4)) as queue:
             prefixes = [store.server.prefix for store in queue.store.stores]
             queue.handler("t")(lambda job: None)
             with worker_process(queue.store.url) as process:
@@ -100,8 +97,8 @@ class TestGone:
                     lambda: all(client.hlen(prefix + b":m") == client.zcard(prefix + b":h") == 1 for prefix in prefixes)
                 )
 
-    def test_who_closes_leaves_nothing_in_the_store(self, url, redis_server):
-        with open(url) as store, redis_server.connect() as client:
+    def test_who_closes_leaves_nothing_in_the_store(self, url, client):
+        with open(url) as store:
             notifier = listening(store, "t", "u")
             inner = getattr(store, "stores", [store])
             for one in inner:
@@ -118,8 +115,8 @@ class TestGone:
 
 
 class TestEmptied:
-    def test_after_a_flushall_workers_go_on_and_schedules_that_code_declares_are_back(self, url, redis_server, caplog):
-        with JobQueue(url) as queue, redis_server.connect() as client:
+    def test_after_a_flushall_workers_go_on_and_schedules_that_code_declares_are_back(self, url, client, caplog):
+        with JobQueue(url) as queue:
             queue.handler("t")(lambda job: None)
             queue.every("1h", name="hourly")(lambda: None)
             queue.schedules.set("by hand", "t", every="1h")
@@ -132,54 +129,48 @@ class TestEmptied:
 
 
 class TestHints:
-    @pytest.fixture
-    def clock(self):
-        return ManualClock()
+    def test_a_far_horizon_is_told_once_and_a_near_one_when_much_came_in_vain(self, store, client, clock):
+        notifier = store.notifier("w")
+        store.apply([Announce(notifier.worker, ("t",))])
+        notifier.publish(clock.wall() + 60_000)
+        notifier.hints()
 
-    def test_a_far_horizon_is_told_once_and_a_near_one_when_much_came_in_vain(self, redis_server, clock):
-        with open(redis_server.url(), clock=clock) as store, redis_server.connect() as client:
-            notifier = store.notifier("w")
-            store.apply([Announce(notifier.worker, ("t",))])
-            notifier.publish(clock.wall() + 60_000)
-            notifier.hints()
+        def calls():
+            return client.info("stats")["total_commands_processed"]
 
-            def calls():
-                return client.info("stats")["total_commands_processed"]
+        before = calls()
+        for _ in range(50):
+            notifier.publish(clock.wall() + 60_500)
+            notifier.publish(clock.wall() + 5_000)
+        assert calls() - before <= 1  # the question itself
+        notifier.publish(clock.wall() + 1_000)
+        store.apply([Put(tuple(NewJob("t", b"", 0, delay=50_000) for _ in range(200)))])
+        assert notifier.hints() == ([], False)
+        notifier.publish(clock.wall() + 1_000)
+        store.apply([Put(tuple(NewJob("t", b"", 0, delay=50_000) for _ in range(200)))])
+        assert client.llen(store.server.prefix + b":i:" + notifier.worker.encode()) == 0
+        [ids] = store.apply([Put((NewJob("t", b"", 0, delay=900),))])
+        assert notifier.hints().due == [Due(clock.wall() + 900, ids[0], "t")]
+        notifier.close()
 
-            before = calls()
-            for _ in range(50):
-                notifier.publish(clock.wall() + 60_500)
-                notifier.publish(clock.wall() + 5_000)
-            assert calls() - before <= 1  # the question itself
-            notifier.publish(clock.wall() + 1_000)
-            store.apply([Put(tuple(NewJob("t", b"", 0, delay=50_000) for _ in range(200)))])
-            assert notifier.hints() == ([], False)
-            notifier.publish(clock.wall() + 1_000)
-            store.apply([Put(tuple(NewJob("t", b"", 0, delay=50_000) for _ in range(200)))])
-            assert client.llen(store.server.prefix + b":i:" + notifier.worker.encode()) == 0
-            [ids] = store.apply([Put((NewJob("t", b"", 0, delay=900),))])
-            assert notifier.hints().due == [Due(clock.wall() + 900, ids[0], "t")]
-            notifier.close()
+    def test_hints_that_a_broken_connection_may_have_lost_make_a_worker_read_again(self, store, client, clock):
+        notifier = store.notifier("w")
+        store.apply([Announce(notifier.worker, ("t",))])
+        notifier.publish(clock.wall() + 60_000)
+        assert not notifier.hints().reload
+        client.client_kill_filter(_type="pubsub")
+        store.apply([Put((NewJob("t", b"", 0, delay=0),))])
+        assert notifier.hints() == ([], True)
+        clock.advance(2)
+        notifier.beat(0)
+        assert notifier.hints().reload
+        [[id]] = store.apply([Put((NewJob("t", b"", 0, delay=0),))])
+        hints = notifier.hints()
+        assert ([due.id for due in hints.due], hints.reload) == ([id], False)
+        notifier.close()
 
-    def test_hints_that_a_broken_connection_may_have_lost_make_a_worker_read_again(self, redis_server, clock):
-        with open(redis_server.url(), clock=clock) as store, redis_server.connect() as client:
-            notifier = store.notifier("w")
-            store.apply([Announce(notifier.worker, ("t",))])
-            notifier.publish(clock.wall() + 60_000)
-            assert not notifier.hints().reload
-            client.client_kill_filter(_type="pubsub")
-            store.apply([Put((NewJob("t", b"", 0, delay=0),))])
-            assert notifier.hints() == ([], True)
-            clock.advance(2)
-            notifier.beat(0)
-            assert notifier.hints().reload
-            [[id]] = store.apply([Put((NewJob("t", b"", 0, delay=0),))])
-            hints = notifier.hints()
-            assert ([due.id for due in hints.due], hints.reload) == ([id], False)
-            notifier.close()
-
-    def test_a_worker_alone_asks_little_while_there_is_nothing_to_do(self, redis_server):
-        with JobQueue(redis_server.url()) as queue, redis_server.connect() as client:
+    def test_a_worker_alone_asks_little_while_there_is_nothing_to_do(self, redis_server, client):
+        with JobQueue(redis_server.url()) as queue:
             queue.handler("t")(lambda job: None)
             queue.put("t", b"", delay=3600)
 
