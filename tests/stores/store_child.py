@@ -47,13 +47,6 @@ class Orders:
         """Take part as a worker does."""
         self.store.notifier("w").close()
 
-    def may_read(self, path):
-        try:
-            os.close(os.open(path, os.O_RDONLY))
-        except PermissionError:
-            return False
-        return True
-
     def close(self):
         self.store.close()
 

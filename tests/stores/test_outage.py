@@ -18,19 +18,13 @@ def clock(monkeypatch):
     return times
 
 
-def asked(outage, error):
-    """Ask a server that does not answer; return the error."""
-    outage.noted(error)
-    return error
-
-
-def test_the_errors_of_an_outage_say_how_long_it_lasts(clock):
+def test_the_errors_of_an_outage_say_how_long_it_lasts_also_when_they_are_pickled(clock):
     outage = Outage("x://db")
-    first = asked(outage, StoreAway("x://db does not answer"))
-    assert (str(first), first.seconds) == ("x://db does not answer", 0)
-    clock[0] += 90
-    later = asked(outage, StoreAway("x://db does not answer"))
-    assert (str(later), later.seconds) == ("x://db does not answer; away for 90 s by now", 90)
+    for seconds, said in ((0, "away"), (7.5, "away; away for 8 s by now"), (90, "away; away for 90 s by now")):
+        clock[0] = 100.0 + seconds
+        outage.noted(error := StoreAway("away"))
+        for one in (error, pickle.loads(pickle.dumps(error))):
+            assert (type(one), str(one), one.seconds) == (StoreAway, said, seconds)
 
 
 def test_an_outage_makes_errors_that_say_how_long_it_lasts(clock):
@@ -42,15 +36,6 @@ def test_an_outage_makes_errors_that_say_how_long_it_lasts(clock):
     assert (str(later), later.seconds) == ("x://shop@db has not answered for 90 s (timeout): wait", 90)
     outage.over()
     assert outage.away("timeout").seconds == 0
-
-
-def test_an_error_keeps_its_seconds_when_it_is_pickled(clock):
-    outage = Outage("x://db")
-    asked(outage, StoreAway("away"))
-    clock[0] += 7.5
-    error = asked(outage, StoreAway("away"))
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), again.seconds) == (StoreAway, "away; away for 8 s by now", 7.5)
 
 
 def test_a_store_whose_network_is_cut_says_for_how_long(server, monkeypatch):

@@ -50,8 +50,12 @@ def test_a_worker_says_at_once_that_it_needs_the_server_itself(url):
         store.notifier("w")
 
 
-def test_workers_that_look_for_hints_work_behind_it(url):
-    with JobQueue(f"{url}&notify=off") as queue, JobQueue(url) as producer:
+@pytest.mark.parametrize("behind", [True, False], ids=["behind", "beside"])
+def test_workers_that_look_for_hints_behind_it_or_go_straight_to_the_server_hear_producers_behind_it(
+    pgbouncer_server, url, behind
+):
+    place = f"{url}&notify=off" if behind else pgbouncer_server.behind.again(url)
+    with JobQueue(place) as queue, JobQueue(url) as producer:
         queue.handler("t")(print)
         with working(queue):
             for _ in range(3):
@@ -66,12 +70,3 @@ def test_a_connection_of_the_caller_that_prepares_statements_is_told_how_not_to(
 
     with JobQueue(url) as queue, pytest.raises(NotAStore, match="prepare_threshold=None"):
         put_often()
-
-
-def test_producers_behind_it_are_heard_by_workers_that_are_not(pgbouncer_server, url):
-    straight = pgbouncer_server.behind.again(url)
-    with JobQueue(straight) as queue, JobQueue(url) as producer:
-        queue.handler("t")(print)
-        with working(queue):
-            for _ in range(3):
-                assert finished(queue, producer.put("t")).state is State.DONE
