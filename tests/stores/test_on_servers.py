@@ -62,21 +62,17 @@ print(queue.put("t", b"x"))
 """
 
 
-@pytest.mark.parametrize(
-    "how", ["", "sys.exit(0)", "import threading; threading.Thread(target=queue.topics.counts).start()"]
-)
+@pytest.mark.parametrize("how", ["", "import threading; threading.Thread(target=queue.topics.counts).start()"])
 def test_a_program_that_ends_with_its_store_open_ends_well_and_its_last_put_is_heard_of(store, how):
     """Whoever tells the workers is a thread of its own: what it has not told yet, it tells at the end."""
     notifier = listening(store)
     id = int(run_well("-c", f"{LEAVE}{how}", store.secret_url))
-    heard = set()
 
     def told():
         notifier.wait(0.1)
         hints = notifier.hints()
         assert not hints.reload
-        heard.update(due.id for due in hints.due)
-        return id in heard
+        return id in {due.id for due in hints.due}
 
     until(told)
     notifier.close()
@@ -107,16 +103,7 @@ def silence(store, monkeypatch):
 # ---- notes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def stores(url):
-    """The same store, opened by several."""
-    stores = [open(url) for _ in range(3)]
-    yield stores
-    for store in stores:
-        store.close()
-
-
-def test_many_who_take_turns_by_notes_and_puts_with_nonces_go_on_after_each_conflict(stores):
+def test_many_who_take_turns_by_notes_and_puts_with_nonces_go_on_after_each_conflict(url):
     def count(store):
         done = 0
         while done < 25:
@@ -126,6 +113,7 @@ def test_many_who_take_turns_by_notes_and_puts_with_nonces_go_on_after_each_conf
                 store.apply([ops.SetNote("turn", b"%d" % turn)])
                 done += 1
 
-    in_threads(*(partial(count, store) for store in stores))
-    assert stores[0].ask(GetNote("turn")) == b"75"
-    assert len(stores[0].ask(ListNotes("turn "))) == 75
+    with open(url) as one, open(url) as two, open(url) as three:
+        in_threads(*(partial(count, store) for store in (one, two, three)))
+        assert one.ask(GetNote("turn")) == b"75"
+        assert len(one.ask(ListNotes("turn "))) == 75
