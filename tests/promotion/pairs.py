@@ -83,12 +83,12 @@ class Standby(Postgres):
     def initialise(self):
         self.socket = self.folder / f".s.PGSQL.{self.port}"
         place = ["-h", self._place["host"], "-p", str(self._place["port"]), "-U", "pywheel"]
-        self.run("pg_basebackup", *place, "-D", self.data, "-R", "-c", "fast", "--no-sync")
+        self._call("pg_basebackup", *place, "-D", self.data, "-R", "-c", "fast", "--no-sync")
 
     def promote(self):
-        self.run("pg_ctl", "promote", "-w", "-D", self.data)
+        self._call("pg_ctl", "promote", "-w", "-D", self.data)
 
-    def run(self, program, *arguments):
+    def _call(self, program, *arguments):
         command = [self.beside(program), *map(str, arguments)]
         subprocess.run(
             command, check=True, cwd=self.folder, env=environment(), timeout=60, stdout=subprocess.DEVNULL, **nobody()
@@ -108,10 +108,9 @@ class PostgresPair(Pair):
         self._replication = self._enter(Proxy(self.primary, tcp=True))
         self.replica = self._closing(Standby(self._replication.postgres_place()))
         self.replica.start()
-        with self.primary.connect() as connection:
-            until(lambda: connection.execute("SELECT count(*) FROM pg_stat_replication").fetchone()[0])
+        until(lambda: self.primary.run("SELECT 1 FROM pg_stat_replication"))
         if self.synchronous:
-            self._set(self.primary, "synchronous_standby_names = '*'")
+            self.primary.run("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 
     def url(self, **options):
         places = [(str(server.folder), str(server.port)) for server in (self.primary, self.replica)]
@@ -120,22 +119,13 @@ class PostgresPair(Pair):
 
     def waiting(self):
         """Return the sessions whose commit waits for the standby."""
-        with self.primary.connect() as connection:
-            asked = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            return [pid for [pid] in connection.execute(asked)]
+        return [pid for [pid] in self.primary.run("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")]
 
     def end_session(self, session):
-        with self.primary.connect() as connection:
-            connection.execute("SELECT pg_terminate_backend(%s)", [session])
+        self.primary.run(f"SELECT pg_terminate_backend({session})")
 
     def promote(self):
         self.replica.promote()  # it had no name of a standby to wait for
-
-    @staticmethod
-    def _set(server, setting):
-        with server.connect() as connection:
-            connection.execute(f"ALTER SYSTEM SET {setting}")
-            connection.execute("SELECT pg_reload_conf()")
 
 
 class Led(Pair):
@@ -161,15 +151,14 @@ class MariaDBPair(Led):
         self._replication = self._enter(Proxy(self.primary, tcp=True))
         self.replica = self._server(2, "slave", **{"read-only": "ON"})
         host, port = self._replication.address.split(":")
-        self._say(
-            self.replica,
+        self.replica.run(
             f"CHANGE MASTER TO MASTER_HOST = '{host}', MASTER_PORT = {port}, MASTER_USER = 'root', "
             "MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1",
             "START SLAVE",
         )
         until(lambda: self._status()["Slave_IO_Running"] == "Yes")
         if self.synchronous:
-            until(lambda: self._say(self.primary, "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'")[0][1] == "1")
+            until(lambda: self.primary.run("SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'")[0][1] == "1")
         self._lead()
 
     def _server(self, number, role, **settings):
@@ -182,32 +171,25 @@ class MariaDBPair(Led):
 
     def waiting(self):
         """Return the sessions whose commit waits for the replica."""
-        sessions = self._say(self.primary, "SELECT id, state FROM information_schema.processlist")
+        sessions = self.primary.run("SELECT id, state FROM information_schema.processlist")
         return [id for id, state in sessions if "Waiting for semi-sync ACK" in (state or "")]
 
     def end_session(self, session):
-        self._say(self.primary, f"KILL CONNECTION {session}")
+        self.primary.run(f"KILL CONNECTION {session}")
 
     def promote(self):
         def applied():
             status = self._status()
-            return status["Gtid_IO_Pos"] in ("", self._say(self.replica, "SELECT @@gtid_slave_pos")[0][0])
+            return status["Gtid_IO_Pos"] in ("", self.replica.run("SELECT @@gtid_slave_pos")[0][0])
 
         until(applied)
-        self._say(self.replica, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
+        self.replica.run("STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
         self._switch()
 
     def _status(self):
         with contextlib.closing(self.replica.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("SHOW SLAVE STATUS")
             return dict(zip((column[0] for column in cursor.description), cursor.fetchone(), strict=True))
-
-    @staticmethod
-    def _say(server, *texts):
-        with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
-            for text in texts:
-                cursor.execute(text)
-            return cursor.fetchall()
 
 
 class Sentinel(Redis):

@@ -3,8 +3,8 @@
 import time
 
 from tests.seeds import SEED
-from tests.worker.accounts import Accounts
 from tests.worker.storm import Storm
+from tests.worker.test_ledger import give_account
 
 BLOWS = 4
 
@@ -26,16 +26,11 @@ class PromotionStorm(Storm):
         self.pen.note("away", since=since, who="promotion")
         super().rounds(count)
 
+    def calm_down(self):
+        super().calm_down()
+        assert self.queue.store.verify() == []
+
 
 def test_nothing_that_was_told_is_lost_early_doubled_or_kept_waiting(tmp_path, synchronous_pair):
     storm = PromotionStorm(tmp_path, SEED, synchronous_pair)
-    try:
-        storm.rounds(BLOWS)
-        storm.calm_down()
-        accounts = Accounts(storm.path, storm.queue, patience=6_000, silence=4_500)
-        found = storm.queue.store.verify()
-    finally:
-        storm.end()
-    for what, figure in accounts.report().items():
-        print(f"{what}: {figure}")
-    assert (accounts.wrong, found) == ([], [])
+    give_account(storm, BLOWS, patience=6_000, silence=4_500)

@@ -1,11 +1,9 @@
 """Empty stores, quickly: a database makes tables slowly."""
 
-import contextlib
-
 from tests.stores.server import store_of
 
 KEPT = {}  # by server and options: an address
-TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema}'"
 STAY = ("number", "schema")  # counters, and the version
 
 
@@ -16,9 +14,6 @@ def emptied(server, **options):
         KEPT[key] = server.url(**options)
         return KEPT[key]
     schema = store_of(KEPT[key])
-    with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
-        cursor.execute(TABLES, [schema])
-        for [table] in cursor.fetchall():
-            if not table.endswith(STAY):
-                cursor.execute(f"DELETE FROM {schema}.{table}")
+    tables = [table for [table] in server.run(TABLES.format(schema=schema)) if not table.endswith(STAY)]
+    server.run(*(f"DELETE FROM {schema}.{table}" for table in tables))
     return KEPT[key]

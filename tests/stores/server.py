@@ -146,6 +146,13 @@ class Server(ABC):
     def url(self, via=None, **options):
         """Return the address of a fresh, empty store; by way of a proxy if one is given."""
 
+    def run(self, *statements):
+        """Run statements of SQL with all rights; return the rows of the last, None if it has none."""
+        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else None
+
     def again(self, url, via=None, **options):
         """Return the address of a store that another one leads to, by another way."""
         other = self.url(via=via, **options)

@@ -1,6 +1,5 @@
 """Passwords of servers: they reach the programs that need them, and nothing shows them."""
 
-import contextlib
 import logging
 
 import pytest
@@ -16,20 +15,18 @@ QUOTED = "s3%3Acr%40t%2Fx"
 
 def allow(server):
     """Let the user shop in, who may do all, with the password."""
-    with contextlib.closing(server.connect()) as connection:
-        if server.program == "redis-server":
-            connection.acl_setuser(
-                "shop", enabled=True, passwords=[f"+{PASSWORD}"], keys="*", channels="*", categories=["+@all"]
-            )
-            return
-        with contextlib.closing(connection.cursor()) as cursor:
-            if server.program == "postgres":
-                if not cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = 'shop'").fetchone():
-                    cursor.execute(f"CREATE ROLE shop LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
-            else:
-                cursor.execute("DROP USER IF EXISTS shop@localhost")
-                cursor.execute(f"CREATE USER shop@localhost IDENTIFIED BY '{PASSWORD}'")
-                cursor.execute("GRANT ALL ON *.* TO shop@localhost")
+    if server.program == "redis-server":
+        with server.connect() as client:
+            client.execute_command("ACL", "SETUSER", "shop", "on", f">{PASSWORD}", "~*", "&*", "+@all")
+    elif server.program == "postgres":
+        if not server.run("SELECT 1 FROM pg_roles WHERE rolname = 'shop'"):
+            server.run(f"CREATE ROLE shop LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+    else:
+        server.run(
+            "DROP USER IF EXISTS shop@localhost",
+            f"CREATE USER shop@localhost IDENTIFIED BY '{PASSWORD}'",
+            "GRANT ALL ON *.* TO shop@localhost",
+        )
 
 
 @pytest.fixture

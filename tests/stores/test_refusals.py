@@ -99,10 +99,7 @@ def run(database, url):
 
     def run(*texts, user=None):
         names = {"store": store_of(url), "user": f"{user}{database.at}", "secret": SECRET}
-        with contextlib.closing(database.running.connect()) as connection, connection.cursor() as cursor:
-            for text in texts:
-                cursor.execute(text.format_map(names) if "{" in text else text)
-            return cursor.fetchall() if cursor.description else None
+        return database.running.run(*(text.format_map(names) if "{" in text else text for text in texts))
 
     return run
 

@@ -21,8 +21,7 @@ before_and_since = pytest.mark.parametrize("key", ["before", "since"])
 
 @pytest.fixture
 def queue(sql_server):
-    url = emptied(sql_server)
-    with JobQueue(url) as queue:
+    with JobQueue(emptied(sql_server)) as queue:
         yield queue
 
 
@@ -54,8 +53,7 @@ def test_a_connection_to_another_database_is_refused(sql_server, queue):
     """It may have the same tables: there the job would be nobody's."""
     name = "another" if sql_server.program == "mariadbd" else "postgres"
     if name == "another":
-        with contextlib.closing(sql_server.connect()) as connection:
-            run(connection, "CREATE DATABASE IF NOT EXISTS another")
+        sql_server.run("CREATE DATABASE IF NOT EXISTS another")
         url, options = re.sub("/db[0-9]+", "/another", queue.store.address.url), {"database": name}
     else:
         url, options = queue.store.address.url.replace("/pywheel?", "/postgres?"), {"dbname": name}

@@ -14,11 +14,6 @@ from pywheel.stores.sqlite.connection import MIGRATIONS
 from tests.jobs.waiting import until, working
 
 
-@pytest.fixture
-def url(shared_url):
-    return shared_url
-
-
 class Newer:
     """A worker of the next version, once it has upgraded the store."""
 
@@ -50,15 +45,15 @@ def least(url):
 
 
 @pytest.mark.stress
-def test_old_workers_go_on_while_new_ones_come(url):
+def test_old_workers_go_on_while_new_ones_come(shared_url):
     handled = []
-    with JobQueue(url) as old:
+    with JobQueue(shared_url) as old:
         old.handler("t")(lambda job: handled.append(job.json()))
         before = [f"before {n}" for n in range(5)]
         old.put_many(old.job("t", body) for body in before)
         with working(old):
             until(lambda: len(handled) == 5)
-            with Newer(url, least(url)) as newer:
+            with Newer(shared_url, least(shared_url)) as newer:
                 beside = [f"beside {n}" for n in range(20)]
                 for body in beside:
                     old.put("t", body)
@@ -68,32 +63,32 @@ def test_old_workers_go_on_while_new_ones_come(url):
         everything = [*before, *beside, "after", *(f"new {n}" for n in range(10))]
         assert sorted(handled + newer.handled) == sorted(everything)
         assert old.topics.counts()["t"].done == 36
-    with open(url) as again:  # an old one that starts only now
+    with open(shared_url) as again:  # an old one that starts only now
         assert again.ask(CountJobs())["t"].done == 36
         assert again.verify() == []
 
 
 @pytest.mark.stress
-def test_a_change_that_an_old_one_cannot_go_with_is_told(url):
-    with JobQueue(url) as old:
+def test_a_change_that_an_old_one_cannot_go_with_is_told(shared_url):
+    with JobQueue(shared_url) as old:
         old.put("t", delay="1h")
-        with Newer(url, ""):
+        with Newer(shared_url, ""):
             pass
-        if url.startswith("sqlite"):
+        if shared_url.startswith("sqlite"):
             with pytest.raises(StoreTooNew, match="install a newer one"):
                 old.put("t")
     with pytest.raises(StoreTooNew, match=r"has version \d, this pywheel knows \d: install a newer one"):
-        open(url)
+        open(shared_url)
 
 
 @pytest.mark.stress
-def test_a_new_store_is_of_the_newest_version_at_once(url):
-    with Newer(url, least(url)) as newer, JobQueue(url) as old:
+def test_a_new_store_is_of_the_newest_version_at_once(shared_url):
+    with Newer(shared_url, least(shared_url)) as newer, JobQueue(shared_url) as old:
         until(lambda: len(newer.handled) == 10)
         until(lambda: old.topics.counts()["t"].done == 10)
-    with Newer(url, "") as another:  # the store is of this version already: nothing is changed
+    with Newer(shared_url, "") as another:  # the store is of this version already: nothing is changed
         until(lambda: len(another.handled) == 10)
-    with open(url) as old:
+    with open(shared_url) as old:
         assert old.ask(CountJobs())["t"].done == 20
 
 

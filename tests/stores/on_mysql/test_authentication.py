@@ -1,6 +1,5 @@
 """MySQL's own way with passwords, caching_sha2_password: by socket, by TLS, and over a plain network."""
 
-import contextlib
 from contextlib import contextmanager
 
 import pymysql
@@ -18,10 +17,11 @@ def with_user(server):
     """Return the server, if it is MySQL, with a user who has a password that it has not seen yet."""
     if not server.is_mysql:
         pytest.skip("this is MariaDB, which sends no password: PYWHEEL_MYSQLD names a MySQL")
-    with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
-        cursor.execute("DROP USER IF EXISTS shop")
-        cursor.execute(f"CREATE USER shop IDENTIFIED WITH caching_sha2_password BY '{SECRET}'")
-        cursor.execute("GRANT ALL ON *.* TO shop")
+    server.run(
+        "DROP USER IF EXISTS shop",
+        f"CREATE USER shop IDENTIFIED WITH caching_sha2_password BY '{SECRET}'",
+        "GRANT ALL ON *.* TO shop",
+    )
     return server
 
 
