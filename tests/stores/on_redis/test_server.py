@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from redis import ConnectionError as Refused
 
-from pywheel import JobQueue, NotAStore, StoreAway, StoreBusy, StoreFull, StoreReadOnly, StoreTooNew
+from pywheel import BadAddress, JobQueue, NotAStore, StoreAway, StoreBusy, StoreFull, StoreReadOnly, StoreTooNew
 from pywheel.jobs.commands import Ack, Put, Reserve
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetJob
@@ -158,11 +158,11 @@ class TestWrongAddresses:
         ["?prefix={a}", "?timeout=0", "?timeout=x", "?db=x", "?nothing=1", "#a", "?prefix=" + "x" * 300],
     )
     def test_options_that_cannot_be(self, redis_server, rest):
-        refused(NotAStore, "", open, f"redis+unix://:{SECRET}@{redis_server.socket}{rest}")
+        refused(BadAddress, ".", open, f"redis+unix://:{SECRET}@{redis_server.socket}{rest}")
 
     @pytest.mark.parametrize("place", ["redis://h/x", "redis://a,b/0", "redis+unix://", "redis+unix://host/path"])
     def test_places_that_cannot_be(self, place):
-        refused(NotAStore, "", open, place)
+        refused(BadAddress, ".", open, place)
 
     @pytest.mark.parametrize(
         ("stores", "version", "said"), [(1, "99", "install a newer one"), (4, "2 in 4", "upgrade")]

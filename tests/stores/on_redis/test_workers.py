@@ -177,7 +177,7 @@ class TestHints:
             def asked():
                 """Return how many commands a second there are; those within scripts count."""
                 began, before = time.monotonic(), client.info("stats")["total_commands_processed"]
-                time.sleep(2)
+                time.sleep(1)
                 return (client.info("stats")["total_commands_processed"] - before) / (time.monotonic() - began)
 
             with working(queue):
