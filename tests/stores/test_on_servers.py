@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pywheel import JobQueue, NotAStore
+from pywheel import BadAddress, JobQueue
 from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, GetNote, ListNotes
@@ -39,7 +39,7 @@ def test_names_that_are_part_of_statements_are_few(server):
     base = server.url().partition("?")[0]
     for option in ("prefix",) if server.program == "redis-server" else ("prefix", "schema"):
         for word in ("'; DROP TABLE x; --", "a b", "", "A", "1a", "x" * 50, 'a"b', "ü"):
-            refused(NotAStore, option, open, f"{base}?{option}={quote(word, safe='')}")
+            refused(BadAddress, option, open, f"{base}?{option}={quote(word, safe='')}")
 
 
 # ---- threads, and the end -------------------------------------------------------------------------------------------

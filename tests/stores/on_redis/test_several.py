@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from pywheel import JobQueue
-from pywheel._errors import NotAStore
+from pywheel import BadAddress, JobQueue, NotAStore
 from pywheel.client.copier import Copier
 from pywheel.jobs import NewJob
 from pywheel.jobs.commands import Delete, Put
@@ -33,7 +32,7 @@ class TestTheNumber:
 
     @pytest.mark.parametrize("number", ["0", "33", "-1", "x", ""])
     def test_a_number_that_is_none_is_refused(self, redis_server, number):
-        refused(NotAStore, "from 1 to 32", open, redis_server.url(stores=number))
+        refused(BadAddress, "from 1 to 32", open, redis_server.url(stores=number))
 
 
 class TestAsOne:
