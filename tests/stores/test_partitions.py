@@ -322,17 +322,23 @@ def test_notes_come_from_all_stores_by_name(store):
 # ---- what fails beside ----------------------------------------------------------------------------------------------
 
 
-def test_deaths_are_reported_though_a_store_is_away(store, clock):
+@pytest.fixture
+def dead(store, clock):
+    """The ids of jobs, one in each store, whose last leases are over."""
     ids = in_each(store)
     store.apply([c.Reserve("t", 4, TERMS._replace(max_attempts=1), "w")])
     clock.advance(2)
+    return ids
+
+
+def test_deaths_are_reported_though_a_store_is_away(store, dead):
     store.apply([c.Expire(9)])
     store.stores[1].away = True
-    assert sorted(store.died(["t"])) == [ids[0], ids[2], ids[3]]
+    assert sorted(store.died(["t"])) == [dead[0], dead[2], dead[3]]
     with pytest.raises(StoreAway):  # whoever asks, asks again
         store.died(["t"])
     store.stores[1].away = False
-    assert store.died(["t"]) == [ids[1]]
+    assert store.died(["t"]) == [dead[1]]
 
 
 def test_what_no_thread_could_be_started_for_happens_once(store, monkeypatch):
@@ -355,13 +361,10 @@ def test_what_no_thread_could_be_started_for_happens_once(store, monkeypatch):
     assert calls == []
 
 
-def test_leases_are_ended_though_a_store_is_away(store, clock):
-    ids = in_each(store)
-    store.apply([c.Reserve("t", 4, TERMS._replace(max_attempts=1), "w")])
-    clock.advance(2)
+def test_leases_are_ended_though_a_store_is_away(store, dead):
     store.stores[1].away = True
     [expired] = intact(store.apply([c.Expire(9)]))
-    assert expired == c.Expired(3, None, (ids[0], ids[2], ids[3]))
+    assert expired == c.Expired(3, None, (dead[0], dead[2], dead[3]))
     for inner in store.stores:
         inner.away = True
     with pytest.raises(StoreAway):

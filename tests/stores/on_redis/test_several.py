@@ -37,7 +37,7 @@ class TestTheNumber:
 
 class TestAsOne:
     def test_vectors_whose_jobs_are_put_into_one_turn_give_the_expected_results(self, redis_server):
-        replay(redis_server.url(stores=4), ON_SERVERS[0], reopen=0)  # all begin with the same store
+        replay(redis_server.url(stores=4), ON_SERVERS[0], reopen=25)  # all begin with the same store
 
     def test_a_copy_goes_there_and_on(self, redis_server, tmp_path):
         places = [f"sqlite:///{tmp_path}/jobs.db", redis_server.url(stores=4), redis_server.url(stores=3)]
