@@ -64,7 +64,7 @@ def nothing_is_pruned():
 
 
 @found_by(
-    W + "not_now.py::test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts",
+    W + "worker.py::test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts",
     "assert (job.state, job.attempt, seen[id]) == (State.DONE, 1, REFUSED + 1)",
 )
 def what_is_not_for_now_spends_an_attempt():

@@ -1,8 +1,7 @@
 """A program with isolated handlers, as `isolated_shop` of its folder: a job's body says what it does.
 
-The store and the ledger come from the environment, so that each child opens them anew. SHOP_MARGIN is how many ms a
-lease is longer than its ttr: the time that a busy machine may take to report a killed handler to the store. While
-there is a file SHOP_GATE, the program is not imported.
+Its folder comes from the environment. SHOP_MARGIN is how many ms a lease is longer than its ttr: the time that a busy
+machine may take to report a killed handler to the store. While there is a file `gate`, the program is not imported.
 """
 
 import asyncio
@@ -17,23 +16,16 @@ import time
 from pathlib import Path
 
 from pywheel import BadBody, Fixed, GiveUp, JobExists, JobQueue, NotNow, RetryLater
-from pywheel.events import WorkerDrains
 from pywheel.jobs.handler import current_job
+from tests.worker.noted import noting
 
-while Path(os.environ.get("SHOP_GATE", "/nowhere")).exists():
+folder = Path(os.environ["SHOP_FOLDER"])
+while (folder / "gate").exists():
     time.sleep(0.01)
 
-queue = JobQueue(
-    os.environ["SHOP_STORE"], listeners=[lambda event: isinstance(event, WorkerDrains) and note("drains", os.getpid())]
-)
-ledger = os.open(os.environ["SHOP_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-
-def note(word, *facts):
-    os.write(ledger, f"{' '.join(map(str, (word, *facts)))}\n".encode())
-
-
-note("imported", os.getpid())
+note = noting(folder / "ledger")
+note("import", os.getpid())
+queue = JobQueue(f"sqlite:///{folder}/jobs.db")
 
 
 class Odd(Exception):
@@ -115,9 +107,8 @@ DEEDS = {
 
 def do(job):
     deed = job.json()["deed"]
-    note("start", job.id, job.attempt, os.getpid(), os.getppid(), current_job.get().id, deed)
+    note("start", job.id, os.getpid(), os.getppid(), current_job.get().id)
     DEEDS[deed]()
-    note("end", job.id)
 
 
 TWICE = {"concurrency": 2, "retry": Fixed("1ms", attempts=2)}

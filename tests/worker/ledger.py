@@ -48,14 +48,7 @@ class Pen:
     def note(self, word, **facts):
         """Write a line; return the time that it bears."""
         wall = time.time() * 1000
-        line = {
-            "word": word,
-            "wall": wall,
-            "mono": time.monotonic() * 1000,
-            "pid": os.getpid(),
-            "by": self.name,
-            **facts,
-        }
+        line = {"word": word, "wall": wall, "pid": os.getpid(), "by": self.name, **facts}
         os.write(self._file, json.dumps(line).encode() + b"\n")
         return wall
 

@@ -9,15 +9,8 @@ __all__ = ["Network"]
 
 TAKES = (0.05, 0.3, 0.8, 3.0)  # seconds
 BEHIND = (0.0, 0.2, 1.5, 8.0)  # seconds after its time that a call arrives
-REPEATED = (
-    Ack,
-    Nack,
-    Release,
-    Touch,
-    Begin,
-    Cancel,
-    Expire,
-)  # claims and puts carry numbers: a server knows them again
+# Claims and puts carry numbers: a server knows them again.
+REPEATED = (Ack, Nack, Release, Touch, Begin, Cancel, Expire)
 LATE = (*REPEATED, Claim)
 
 

@@ -207,19 +207,15 @@ class World:
     def put(self):
         delay = self.random.choice([0, 0, 0.001, 0.5, 5, 60, self.random.randrange(100)])
         now = self.clock.wall()
-        try:
+        with suppress(StoreError):  # perhaps stored: such a job may be delivered, and need not
             id = self.queue.put(self.random.choice(TOPICS), delay=delay, priority=self.random.choice([0, 0, 1, -1]))
-        except StoreError:
-            return  # perhaps stored: such a job may be delivered, and need not
-        self.due[id] = now + int(delay * 1000)
+            self.due[id] = now + int(delay * 1000)
 
     def put_many(self):
         topic, now = self.random.choice(TOPICS), self.clock.wall()
-        try:
+        with suppress(StoreError):
             ids = self.queue.put_many(self.queue.job(topic) for _ in range(self.random.randrange(30)))
-        except StoreError:
-            return
-        self.due.update(dict.fromkeys(ids, now))
+            self.due.update(dict.fromkeys(ids, now))
 
     def put_with_key(self):
         """Put a job with a key: it is refused, or replaces one that waits, or is a new one."""
@@ -251,11 +247,9 @@ class World:
 
     def put_poison(self, topic=None):
         now = self.clock.wall()
-        try:
+        with suppress(StoreError):
             id = self.queue.put(topic or self.random.choice(TOPICS), POISON, max_attempts=POISONOUS)
-        except StoreError:
-            return
-        self.due[id] = now
+            self.due[id] = now
 
     def pause(self):
         """Pause a topic, or let it go on; without waiting for the workers."""

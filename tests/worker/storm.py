@@ -60,13 +60,7 @@ class Storm:
     # ---- processes --------------------------------------------------------------------------------------------------
 
     def start(self, script, *arguments, url=True):
-        command = [
-            sys.executable,
-            str(HERE / script),
-            *([self.url] if url else []),
-            str(self.path),
-            *map(str, arguments),
-        ]
+        command = [sys.executable, HERE / script, *([self.url] if url else []), self.path, *map(str, arguments)]
         with Path(self.folder, "errors.txt").open("ab") as errors:
             process = subprocess.Popen(command, env=environment(**self.variables), stderr=errors)
         self.processes.append(process)
@@ -92,9 +86,8 @@ class Storm:
         if self.draw.random() < 0.2:
             topics = [*topics, "hand"]
         grace = self.draw.choice([0.2, 1, 5]) if grace is None else grace
-        each = [
-            f"{topic}={at_once or self.draw.choice([1, 2] if topic == ISOLATED else [1, 2, 4, 8])}" for topic in topics
-        ]
+        numbers = {ISOLATED: [1, 2]}
+        each = [f"{topic}={at_once or self.draw.choice(numbers.get(topic, [1, 2, 4, 8]))}" for topic in topics]
         return self.start("ledger_worker.py", self.name(), grace, *each)
 
     def reserver(self):

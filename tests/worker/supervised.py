@@ -1,4 +1,4 @@
-"""A shop whose workers a supervisor keeps alive, as real processes."""
+"""A shop whose workers are real processes, with a supervisor or without one."""
 
 import json
 import os
@@ -11,36 +11,38 @@ import pytest
 
 from pywheel import JobQueue
 from tests.isolated.child import environment
-from tests.jobs.waiting import until
+from tests.jobs.waiting import alive, until
 from tests.worker.noted import Noted
-from tests.worker.test_isolation import alive
 
 __all__ = ["Shop", "shop"]
 
 HERE = Path(__file__).parent
 
 
-class Shop:
-    """A folder with a store, a ledger, and supervisors at work for them."""
+class Shop(Noted):
+    """A folder with a store, a ledger, and programs at work for them."""
 
     def __init__(self, folder):
+        super().__init__(folder / "ledger")
         self.folder = folder
         self.queue = JobQueue(f"sqlite:///{folder}/jobs.db")
         self.processes = []
         self.errors = folder / "errors"
 
-    def start(self, processes=2, target="supervised_shop:queue", **options):
-        command = [sys.executable, str(HERE / "supervise.py"), target, str(processes), json.dumps(options)]
+    def run(self, *arguments, cwd=None, **variables):
+        """Start a program of Python."""
+        command = [sys.executable, *map(str, arguments)]
         with self.errors.open("w") as errors:
-            process = subprocess.Popen(command, cwd=HERE, env=self.environment(), stderr=errors)
+            process = subprocess.Popen(command, cwd=cwd, env=self.environment(**variables), stderr=errors)
         self.processes.append(process)
         return process
 
-    def environment(self):
-        return environment(SHOP_FOLDER=str(self.folder), PYTHONDONTWRITEBYTECODE="1")
+    def start(self, processes=2, target="supervised_shop:queue", **options):
+        """Start a supervisor."""
+        return self.run(HERE / "supervise.py", target, processes, json.dumps(options), cwd=HERE)
 
-    def lines(self, word):
-        return Noted(self.folder / "ledger").lines(word)
+    def environment(self, **variables):
+        return environment(SHOP_FOLDER=str(self.folder), PYTHONDONTWRITEBYTECODE="1", **variables)
 
     def status(self, name):
         try:
@@ -56,8 +58,12 @@ class Shop:
     def said(self, text):
         return text in self.errors.read_text()
 
-    def pids(self):
-        return {int(pid) for [pid] in self.lines("import")} | {int(line[1]) for line in self.lines("start")}
+    def pids(self, id=None):
+        """Return the processes in which handlers began, of all jobs or of one."""
+        return {int(line[1]) for line in self.lines("start") if id in (None, int(line[0]))}
+
+    def everybody(self):
+        return {int(pid) for [pid] in self.lines("import")} | self.pids()
 
     def started(self, id):
         return [line for line in self.lines("start") if int(line[0]) == id]
@@ -68,16 +74,19 @@ class Shop:
     def go(self):
         (self.folder / "go").touch()
 
+    def kill(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
 
 @pytest.fixture
 def shop(tmp_path):
     shop = Shop(tmp_path)
     yield shop
     shop.go()
-    for process in shop.processes:
-        process.kill()
-        process.wait()
-    for pid in filter(alive, shop.pids()):
+    shop.kill()
+    for pid in filter(alive, shop.everybody()):
         os.kill(pid, signal.SIGCONT)
         os.kill(pid, signal.SIGKILL)
     shop.queue.close()

@@ -8,15 +8,10 @@ from pathlib import Path
 
 from pywheel import Fixed, JobQueue
 from pywheel.events import WorkerDrains, WorkerStarted
+from tests.worker.noted import noting
 
 folder = Path(os.environ["SHOP_FOLDER"])
-ledger = os.open(folder / "ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-
-def note(word, *facts):
-    os.write(ledger, f"{' '.join(map(str, (word, *facts)))}\n".encode())
-
-
+note = noting(folder / "ledger")
 note("import", os.getpid())
 VERSION = (folder / "version").read_text() if (folder / "version").exists() else "1"
 if VERSION == "crashing":

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import gc
-import os
 import signal
 import threading
 
@@ -22,8 +21,7 @@ from pywheel import (
 )
 from pywheel.jobs import Outcome
 from pywheel.jobs.managed import ManagedHandler
-from tests.isolated.child import run as run_program
-from tests.jobs.waiting import LIMIT, until, working
+from tests.jobs.waiting import LIMIT, until
 from tests.outlets.loops import on_a_loop
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "pywheel": EventLoop}
@@ -454,81 +452,6 @@ def test_what_a_plain_handler_awaits_fails_when_the_loop_is_closed(aqueue, close
     id = aqueue.sync.put("t")
     closes(begun)
     until(lambda: "the loop was closed" in (aqueue.sync.get(id).last_error or ""))
-
-
-def test_while_the_loop_is_blocked_its_jobs_are_left_to_other_workers(tmp_path):
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    blocked, seen = threading.Event(), set()
-    with JobQueue(url) as here, JobQueue(url) as there:
-
-        @here.handler("block", concurrency=1)
-        async def block(job):
-            blocked.set()
-            until(lambda: len(seen) == 20)
-
-        here.handler("t")(noting(set()))
-        there.handler("t")(noting(seen))
-
-        async def main():
-            async with AsyncWorker(here):
-                await here.aio.put("block")
-                await asyncio.to_thread(blocked.wait)
-
-        def puts():
-            blocked.wait(LIMIT)
-            here.put_many([here.job("t")] * 20)
-            with working(there):
-                until(lambda: len(seen) == 20)
-
-        thread = threading.Thread(target=puts)
-        thread.start()
-        run(main())
-        thread.join(LIMIT)
-    assert len(seen) == 20
-
-
-@pytest.mark.stress
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_handler_that_forks_has_a_child_that_runs_nothing_of_the_program():
-    code = """
-import asyncio, os, time, warnings
-warnings.simplefilter("ignore")
-from pywheel import AsyncWorker, Fixed, JobQueue
-queue = JobQueue("memory:").aio
-HERE = os.getpid()
-
-@queue.handler("t", results=True, retry=Fixed(0, attempts=1))
-async def fork(job):
-    pid = os.fork()
-    if pid == 0:
-        if job.json() == "awaits":
-            await asyncio.sleep(0.01)
-        return "the child's"
-    return os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])
-
-async def beside(end):
-    while not end.is_set():
-        await asyncio.sleep(0)
-        if os.getpid() != HERE:
-            os.write(1, b"the program goes on in a child\\n")
-
-async def main():
-    end = asyncio.Event()
-    running = asyncio.create_task(beside(end))
-    async with AsyncWorker(queue):
-        for how in ("returns", "awaits"):
-            print((await queue.wait(await queue.put("t", how), timeout=60)).json())
-    end.set()
-    await running
-    pid = os.fork()  # the program's own affair
-    if pid == 0:
-        await asyncio.sleep(0)
-        os._exit(5)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-
-asyncio.run(main())
-"""
-    assert run_program("-c", code).stdout == "0\n1\n5\n"
 
 
 # ---- signals --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from pywheel import Fixed, JobQueue
+from pywheel import AsyncWorker, Fixed, JobQueue
 from pywheel.jobs import Outcome, State
 from pywheel.stores import open
 from tests.jobs.waiting import finished, until, working
@@ -33,7 +33,21 @@ def plain(job):
 
 
 @contextlib.contextmanager
-def loop_blocked(store, policy):
+def on_a_loop(queue, **options):
+    """Let the worker of a program with a loop work."""
+    worker = AsyncWorker(queue.aio, **options)
+    thread = threading.Thread(target=lambda: asyncio.run(worker.run()))
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def loop_blocked(store, policy, work=working):
     """Let a worker work whose loop is blocked by a handler, and that handles "t" as well; give what frees it."""
     gate, blocking = threading.Event(), threading.Event()
 
@@ -44,13 +58,17 @@ def loop_blocked(store, policy):
     queue = JobQueue(store)
     queue.handler("block", ttr=60)(block)
     queue.handler("t", retry=Fixed(0), **policy)(swift)
-    with working(queue, name=BLOCKED):
+    with work(queue, name=BLOCKED):
         queue.put("block")
         assert blocking.wait(60)
         try:
             yield gate.set
         finally:
             gate.set()
+
+
+def programs_loop_blocked(store, policy):
+    return loop_blocked(store, policy, on_a_loop)
 
 
 @contextlib.contextmanager
@@ -82,6 +100,7 @@ BLOCKED_WITH = pytest.mark.parametrize(
         (loop_blocked, {"ttr": 0.2}),
         (loop_blocked, {"ttr": 0.2, "keep_lease": True}),
         (loop_blocked, {"ttr": 60}),
+        (programs_loop_blocked, {"ttr": 60}),
         (threads_refused, {"ttr": 0.2}),
         (threads_refused, {"ttr": 60}),
     ],

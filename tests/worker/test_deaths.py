@@ -1,8 +1,6 @@
 """Dead jobs: `on_dead` hears of each once, from any worker; so do listeners, and the log."""
 
 import asyncio
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -13,8 +11,7 @@ from pywheel.jobs import Outcome, State
 from pywheel.jobs.commands import Claim, ClaimPolicy, Expire, Purge
 from pywheel.jobs.queries import GetJob
 from pywheel.testing import FaultyStore
-from tests.isolated.child import environment
-from tests.jobs.waiting import LIMIT, finished, until, working
+from tests.jobs.waiting import finished, until, working
 from tests.worker.each_store import url
 
 __all__ = ["url"]
@@ -128,37 +125,6 @@ def test_no_job_waits_for_what_is_done_about_the_dead(live_queue, how):
         assert called.wait(60)
         assert finished(live_queue, live_queue.put("u")).state is State.DONE
         release.set()
-
-
-KILLED = """
-import os
-import sys
-from pywheel import Fixed, JobQueue, Worker
-
-queue = JobQueue(sys.argv[1])
-
-@queue.task("t", retry=Fixed(0, attempts=2), ttr=0.2)
-def kills() -> None:
-    os._exit(7)
-
-Worker(queue).run()
-"""
-
-
-@pytest.mark.stress
-def test_a_worker_that_was_killed_at_each_attempt_is_told_of_by_one_that_lives(tmp_path):
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    seen = []
-    with JobQueue(url) as queue:
-        queue.on_dead(seen.append)
-        handling(queue)
-        id = queue.put("t", max_attempts=2)
-        for _ in range(2):
-            found = subprocess.run([sys.executable, "-c", KILLED, url], env=environment(), timeout=LIMIT, check=False)
-            assert found.returncode == 7
-        with working(queue):
-            until(lambda: seen)
-    assert [(job.id, job.attempt) for job in seen] == [(id, 2)]
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit])

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.skipif(not hasattr(os, "fork"), re
 PROGRAM = """
 import asyncio, os, signal, sys, threading, time, warnings
 warnings.simplefilter("ignore")  # Python warns of forks beside threads: that is what is tried here
-from pywheel import Fixed, JobQueue, Worker
+from pywheel import AsyncWorker, Fixed, JobQueue, Worker
 
 def ended(pid):
     "Return the exit code of a child, which is killed if it goes on."
@@ -141,3 +141,32 @@ async def endless(job):
         await asyncio.sleep(0.01)
 """
     assert run("-c", PROGRAM + endless + code).stdout == "5\ndone\n"
+
+
+ON_THE_PROGRAMS_LOOP = """
+async def beside(end):
+    while not end.is_set():
+        await asyncio.sleep(0)
+        if os.getpid() != HERE:
+            os.write(1, b"the program goes on in a child\\n")
+
+async def main():
+    end = asyncio.Event()
+    running = asyncio.create_task(beside(end))
+    async with AsyncWorker(queue.aio):
+        for how in ("returns", "yields", "awaits"):
+            print((await queue.aio.wait(await queue.aio.put("coroutine", how), timeout=60)).json())
+    end.set()
+    await running
+    pid = os.fork()  # the program's own affair
+    if pid == 0:
+        await asyncio.sleep(0)
+        os._exit(5)
+    print(ended(pid))
+
+asyncio.run(main())
+"""
+
+
+def test_a_child_that_a_handler_on_the_programs_loop_forks_runs_nothing_of_the_program():
+    assert run("-c", PROGRAM + ON_THE_PROGRAMS_LOOP).stdout == "0\n1\n1\n5\n"

@@ -5,8 +5,6 @@ import functools
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,9 +14,8 @@ import pytest
 from pywheel import BadOption, JobQueue, Worker
 from pywheel.jobs import State
 from pywheel.worker.executors.processes import Isolated, _Child, _LeaseOver
-from tests.isolated.child import environment, run
-from tests.jobs.waiting import alive, finished, until
-from tests.worker.noted import Noted
+from tests.isolated.child import run
+from tests.jobs.waiting import alive, finished, until, working
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")]
 HERE = Path(__file__).parent
@@ -26,53 +23,38 @@ ISOLATED = 8  # topics of isolated_shop
 TOLD = "60000"  # ms beyond its ttr in which a job is still its worker's, who has to tell what has become of it
 
 
-class Ledger(Noted):
-    def pids(self, id=None):
-        return {int(line[2]) for line in self.lines("start") if id in (None, int(line[0]))}
+@pytest.fixture
+def queue(shop):
+    return shop.queue
 
 
 @pytest.fixture
-def url(tmp_path):
-    return f"sqlite:///{tmp_path}/jobs.db"
+def ledger(shop):
+    return shop
 
 
 @pytest.fixture
-def queue(url):
-    with JobQueue(url) as queue:
-        yield queue
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return Ledger(tmp_path / "ledger")
-
-
-@pytest.fixture
-def start(url, ledger, tmp_path):
-    """Start the program; what is left of it is killed at the end."""
-    processes = []
-
-    def start(*command, **variables):
-        env = environment(SHOP_STORE=url, SHOP_LEDGER=str(ledger.path), **variables)
-        with (tmp_path / "err").open("w") as err:
-            process = subprocess.Popen(command or [sys.executable, str(HERE / "isolated_shop.py")], env=env, stderr=err)
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
-    try:
-        until(lambda: not any(map(alive, ledger.pids())))
-    finally:
-        for pid in filter(alive, ledger.pids()):
-            os.kill(pid, signal.SIGKILL)
-    print((tmp_path / "err").read_text() if processes else "")
+def start(shop):
+    """Start the program, or another one. None of the children outlives it."""
+    yield lambda *arguments, **variables: shop.run(*(arguments or [HERE / "isolated_shop.py"]), **variables)
+    shop.kill()
+    until(lambda: not any(map(alive, shop.pids())))
 
 
 def put(queue, deed, topic="t", **options):
     return queue.put(topic, {"deed": deed}, **options)
+
+
+def ended(queue, deed, topic="t", **options):
+    """Put a job; return it once it has ended."""
+    return finished(queue, put(queue, deed, topic, **options))
+
+
+def under_way(queue, ledger, deed, topic="t", **options):
+    """Put a job; return its id once its handler has begun."""
+    id = put(queue, deed, topic, **options)
+    until(lambda: ledger.pids(id))
+    return id
 
 
 # ---- what becomes of a job ------------------------------------------------------------------------------------------
@@ -122,10 +104,10 @@ def test_what_returns_in_a_forked_child_does_not_end_the_next_job(queue, start):
 
 def test_a_retry_function_is_asked_in_the_child_which_has_what_was_raised(queue, start, ledger):
     worker = start().pid
-    odd = finished(queue, put(queue, "odd", "asks", ttr="20s"))
+    odd = ended(queue, "odd", "asks", ttr="20s")
     assert (odd.state, odd.attempt) == (State.DEAD, 1)
     assert odd.last_error.endswith("Odd: odd 1 2")
-    value = finished(queue, put(queue, "value", "asks", max_attempts=3, ttr="20s"))
+    value = ended(queue, "value", "asks", max_attempts=3, ttr="20s")
     assert (value.state, value.attempt) == (State.DEAD, 3)
     asked = [(int(pid), error) for id, pid, error in ledger.lines("asked")]
     assert [error for _, error in asked] == ["Odd", *["ValueError"] * 3]
@@ -135,7 +117,7 @@ def test_a_retry_function_is_asked_in_the_child_which_has_what_was_raised(queue,
 def test_a_retry_function_is_asked_in_the_worker_of_what_has_become_of_a_child(queue, start, ledger):
     worker = start(SHOP_MARGIN=TOLD).pid
     for deed, error in (("sleep", "HandlerTimeout"), ("exit", "HandlerDied")):
-        job = finished(queue, put(queue, deed, "asks", max_attempts=2))
+        job = ended(queue, deed, "asks", max_attempts=2)
         assert (job.state, job.attempt) == (State.DEAD, 2)
         assert [line[1:] for line in ledger.lines("asked") if int(line[0]) == job.id] == [[str(worker), error]] * 2
 
@@ -152,17 +134,17 @@ def test_a_retry_function_that_a_child_cannot_find_is_refused():
 )
 def test_a_job_that_hangs_is_killed_at_its_ttr_with_all_that_it_has_started(queue, start, ledger, deed, options, ttr):
     start(SHOP_MARGIN=TOLD)
-    job = finished(queue, put(queue, deed, "short", **options))
+    job = ended(queue, deed, "short", **options)
     assert (job.state, job.attempt) == (State.DEAD, 2)
     assert job.last_error.endswith(f"HandlerTimeout: the handler was killed after its ttr of {ttr} s")
     until(lambda: not any(alive(int(pid)) for [pid] in ledger.lines("shell")))
     assert len(ledger.pids(job.id)) == 2
-    assert finished(queue, put(queue, "nothing", "short", ttr="20s")).state is State.DONE
+    assert ended(queue, "nothing", "short", ttr="20s").state is State.DONE
 
 
 def test_a_handler_that_keeps_its_lease_has_no_limit(queue, start):
     start(SHOP_MARGIN=TOLD)
-    job = finished(queue, put(queue, "nap", "kept"))
+    job = ended(queue, "nap", "kept")
     assert (job.state, job.attempt) == (State.DONE, 1)
 
 
@@ -176,76 +158,83 @@ def test_children_are_few_and_handle_many_jobs(queue, start, ledger):
     assert {finished(queue, id).state for id in ids} == {State.DONE}
     assert 1 <= len(ledger.pids()) <= 2
     assert worker.pid not in ledger.pids()
-    assert {line[3] for line in ledger.lines("start")} == {str(worker.pid)}
-    assert all(line[0] == line[4] for line in ledger.lines("start")), "current_job is the job"
+    assert {line[2] for line in ledger.lines("start")} == {str(worker.pid)}
+    assert all(line[0] == line[3] for line in ledger.lines("start")), "current_job is the job"
 
 
 def test_a_child_that_ends_while_it_is_idle_costs_no_attempt(queue, start, ledger):
     start()
-    finished(queue, put(queue, "nothing"))
+    ended(queue, "nothing")
     for _ in range(3):
         for pid in ledger.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        job = finished(queue, put(queue, "nothing"))
+        job = ended(queue, "nothing")
         assert (job.state, job.attempt) == (State.DONE, 1)
 
 
 def test_a_job_does_not_wait_for_a_child_that_starts_while_another_one_is_idle(queue, start, ledger, tmp_path):
     gate = tmp_path / "gate"
-    start(SHOP_GATE=str(gate))
+    start()
     ready = until(lambda: _imported(ledger, 1 + ISOLATED))
-    finished(queue, put(queue, "nothing"))
+    ended(queue, "nothing")
     gate.touch()  # a second child starts, and imports for as long as the test
     first, second = put(queue, "nap"), put(queue, "nothing")
     assert [(finished(queue, id).state, queue.get(id).attempt) for id in (first, second)] == [(State.DONE, 1)] * 2
     assert len(ledger.pids()) == 1
     gate.unlink()
-    held = put(queue, "sleep")
-    until(lambda: ledger.pids(held))
-    finished(queue, put(queue, "nothing"))
+    under_way(queue, ledger, "sleep")
+    ended(queue, "nothing")
     assert len(ledger.pids()) == 2
     assert _imported(ledger, 2 + ISOLATED) == ready | ledger.pids(), "it served the next job"
 
 
 def _imported(ledger, count):
     """Return the processes that have imported the program, once there are `count`, or ()."""
-    pids = {int(pid) for [pid] in ledger.lines("imported")}
+    pids = {int(pid) for [pid] in ledger.lines("import")}
     return pids if len(pids) >= count else ()
 
 
-def test_a_worker_claims_no_isolated_job_before_a_child_can_run_it(queue, monkeypatch):
+@pytest.fixture
+def hold_start(monkeypatch):
+    """Give a function that holds the start of a child from some number on; it returns the children that start."""
+    children, wait = [], _Child.wait_until_ready
+
+    def hold(number, go_on):
+        def starts(child):
+            if child not in children:
+                children.append(child)
+            if len(children) >= number:
+                go_on.wait(60)
+            return wait(child)
+
+        monkeypatch.setattr(_Child, "wait_until_ready", starts)
+        return children
+
+    return hold
+
+
+def test_a_worker_claims_no_isolated_job_before_a_child_can_run_it(queue, hold_start):
     """Another worker may have a child that is ready."""
-    starting, ready, wait = threading.Event(), threading.Event(), _Child.wait_until_ready
-    pulses = []
-
-    def starts(child):
-        starting.set()
-        ready.wait(60)
-        return wait(child)
-
-    monkeypatch.setattr(_Child, "wait_until_ready", starts)
+    ready, pulses = threading.Event(), []
+    children = hold_start(1, ready)
     queue.handler("t", isolate=True)(does_nothing)
     queue.handler("u")(does_nothing)
     first = queue.put("t")
-    worker = Worker(queue, pulse=lambda *, ready: pulses.append(ready))
-    worker.start()
-    assert starting.wait(60)
-    finished(queue, queue.put("u"))
-    assert queue.get(first).state is State.DELAYED
-    assert not any(pulses), "a supervisor replaces no other worker by this one"
-    ready.set()
-    assert finished(queue, first).attempt == 1
-    until(lambda: pulses[-1])
-    worker.stop()
-    assert worker.join(60)
+    with working(queue, pulse=lambda *, ready: pulses.append(ready)):
+        until(lambda: children)
+        finished(queue, queue.put("u"))
+        assert queue.get(first).state is State.DELAYED
+        assert not any(pulses), "a supervisor replaces no other worker by this one"
+        ready.set()
+        assert finished(queue, first).attempt == 1
+        until(lambda: pulses[-1])
 
 
 @pytest.mark.parametrize("deed", ["shell", "greedy", "nothing"])
 def test_children_end_with_a_worker_that_is_killed(queue, start, ledger, deed):
     worker = start()
-    id = put(queue, deed)
-    until(lambda: ledger.pids(id))
+    under_way(queue, ledger, deed)
     worker.kill()
     worker.wait()
     until(lambda: not any(map(alive, ledger.pids())))
@@ -254,17 +243,15 @@ def test_children_end_with_a_worker_that_is_killed(queue, start, ledger, deed):
 
 def test_a_job_of_a_worker_that_is_stopped_ends_after_its_ttr_all_the_same(queue, start, ledger):
     worker = start()
-    id = put(queue, "sleep", "short")
-    until(lambda: ledger.pids(id))
+    id = under_way(queue, ledger, "sleep", "short")
     worker.send_signal(signal.SIGSTOP)
     until(lambda: not any(map(alive, ledger.pids(id))))
 
 
 def test_a_drain_lets_a_child_finish_and_gives_back_unspent_what_runs_past_the_grace(queue, start, ledger):
     worker = start(GRACE="0.1")
-    first = finished(queue, put(queue, "nothing"))
-    hung = put(queue, "sleep")
-    until(lambda: ledger.pids(hung))
+    first = ended(queue, "nothing")
+    hung = under_way(queue, ledger, "sleep")
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
     assert not any(map(alive, ledger.pids()))
@@ -272,27 +259,16 @@ def test_a_drain_lets_a_child_finish_and_gives_back_unspent_what_runs_past_the_g
     assert (queue.get(hung).state, queue.get(hung).attempt) == (State.DELAYED, 0)
 
 
-def test_a_second_signal_ends_the_grace(queue, start, ledger):
-    worker = start(GRACE="500")
-    id = put(queue, "sleep", ttr="10m")
-    until(lambda: ledger.pids(id))
-    worker.send_signal(signal.SIGTERM)
-    until(lambda: ledger.lines("drains"))  # signals that come together are one
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(60) == 0
-    assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
-
-
 def test_signals_to_all_processes_at_once_fail_no_job(queue, start, ledger):
     """As a service manager sends them, and a terminal."""
     worker = start()
-    assert finished(queue, put(queue, "twice")).attempt == 1
-    assert finished(queue, put(queue, "nothing")).state is State.DONE
+    assert ended(queue, "twice").attempt == 1
+    assert ended(queue, "nothing").state is State.DONE
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
 
 
-def test_a_worker_that_is_stopped_in_process_leaves_neither_child_nor_descriptor(url, queue, ledger):
+def test_a_worker_that_is_stopped_in_process_leaves_neither_child_nor_descriptor(shop):
     code = f"""
 import sys, os, time
 sys.path.insert(0, {str(HERE)!r})
@@ -317,7 +293,7 @@ try:
 except ChildProcessError:
     print("no child is left")
 """
-    result = run("-c", code, SHOP_STORE=url, SHOP_LEDGER=str(ledger.path))
+    result = run("-c", code, SHOP_FOLDER=str(shop.folder))
     assert result.stdout == "no child is left\n", result.stderr
 
 
@@ -345,7 +321,7 @@ def test_a_child_finds_what_its_worker_can_import_and_puts_into_its_store_under_
     url = f"sqlite:///{tmp_path}/other.db"
     code = f"import sys; sys.path.insert(0, {str(HERE)!r}); import isolated_shop as s; s.queue.use({url!r}); s.works()"
     with JobQueue(url) as other:
-        start(sys.executable, "-c", code)
+        start("-c", code)
         assert finished(other, put(other, "own key", key="k")).state is State.DONE
         [[child]] = ledger.lines("put")
         assert finished(other, int(child)).topic == "t"
@@ -367,7 +343,7 @@ import os
 from views import queue
 from pywheel import Worker
 if __name__ == "__main__":
-    queue.use(os.environ["SHOP_STORE"])
+    queue.use(f"sqlite:///{os.environ['SHOP_FOLDER']}/jobs.db")
     Worker({}).run()
 """
 
@@ -377,16 +353,16 @@ def test_a_child_finds_its_queue_also_where_modules_that_it_does_not_import_have
     sources = {"jobs": JOBS, "views": "from jobs import queue", "main": MAIN.format(given)}
     for name, source in sources.items():
         (tmp_path / f"{name}.py").write_text(source)
-    start(sys.executable, str(tmp_path / "main.py"))
+    start(str(tmp_path / "main.py"))
     assert finished(queue, queue.put("t")).state is State.DONE
     assert [job.key for job in queue.jobs.list("seen")] == ["before", "handler"]
 
 
-def test_a_child_logs_as_its_worker_does_has_no_input_and_may_start_processes(queue, start, ledger, tmp_path):
+def test_a_child_logs_as_its_worker_does_has_no_input_and_may_start_processes(queue, start, ledger):
     start()
     for deed in ("log", "stdin", "daemon"):
-        assert finished(queue, put(queue, deed)).state is State.DONE
-    assert "said in a child" in (tmp_path / "err").read_text()
+        assert ended(queue, deed).state is State.DONE
+    assert ledger.said("said in a child")
     assert ledger.lines("stdin") == [["''"]]
 
 
@@ -437,7 +413,7 @@ def test_a_name_that_leads_elsewhere_is_refused_by_the_worker():
 UNGUARDED = """
 import os
 from pywheel import Fixed, JobQueue, Worker
-queue = JobQueue(os.environ["SHOP_STORE"])
+queue = JobQueue(f"sqlite:///{os.environ['SHOP_FOLDER']}/jobs.db")
 @queue.handler("t", isolate=True, retry=Fixed("1ms", attempts=1))
 def handle(job):
     pass
@@ -455,7 +431,7 @@ Worker(queue).run()
 def test_a_program_that_a_child_cannot_import_fails_the_attempt_and_says_why(queue, start, tmp_path, source, error):
     program = tmp_path / "program.py"
     program.write_text(source)
-    start(sys.executable, str(program))
+    start(str(program))
     job = finished(queue, queue.put("t"))
     assert job.state is State.DEAD
     assert "the handler's process cannot import it: " in job.last_error
@@ -466,35 +442,21 @@ def does_nothing(job):
     pass
 
 
-def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_starting(queue, monkeypatch):
-    starting, paused, wait = threading.Event(), threading.Event(), _Child.wait_until_ready
-    children = []
-
-    def starts(child):
-        if child not in children:
-            children.append(child)
-        if len(children) == 2:
-            starting.set()
-            paused.wait(60)
-        return wait(child)
-
-    monkeypatch.setattr(_Child, "wait_until_ready", starts)
+def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_starting(queue, hold_start):
+    paused = threading.Event()
+    children = hold_start(2, paused)
     queue.handler("t", isolate=True)(does_nothing)
-    worker = Worker(queue)
-    worker.start()
-    finished(queue, queue.put("t"))
-    os.kill(children[0]._process.pid, signal.SIGKILL)
-    id = queue.put("t")
-    assert starting.wait(60)
-    queue.topics.pause("t")
-    paused.set()
-    until(lambda: queue.get(id).state is not State.RUNNING)
-    assert queue.get(id).state is State.DELAYED
-    assert queue.get(id).attempt == 0
-    queue.topics.resume("t")
-    finished(queue, id)
-    worker.stop()
-    assert worker.join(60)
+    with working(queue):
+        finished(queue, queue.put("t"))
+        os.kill(children[0]._process.pid, signal.SIGKILL)
+        id = queue.put("t")
+        until(lambda: len(children) == 2)
+        queue.topics.pause("t")
+        paused.set()
+        until(lambda: queue.get(id).state is not State.RUNNING)
+        assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
+        queue.topics.resume("t")
+        finished(queue, id)
 
 
 def test_a_handler_does_not_begin_once_its_claim_is_over():

@@ -1,6 +1,6 @@
-"""Orders of an operator to a worker, by its store: take no jobs, take jobs again, drain."""
+"""Orders of an operator to workers, by their store: take no jobs, take jobs again, drain; a pause of a topic."""
 
-import threading
+import time
 
 import pytest
 
@@ -12,6 +12,7 @@ from pywheel.worker import dispatcher
 from pywheel.worker.chores import Membership
 from tests.jobs.waiting import until, working
 from tests.worker.each_store import url
+from tests.worker.held import Held
 
 __all__ = ["url"]
 
@@ -21,70 +22,65 @@ def looks_often(monkeypatch):
     monkeypatch.setattr(dispatcher, "_ORDERS", 0.02)
 
 
-class Shop:
-    """A handler that holds each job until it is told to go on."""
+def tell(worker, word):
+    worker.store.apply([order(worker.name, word)])
 
-    def __init__(self, queue, topic="t", concurrency=1):
-        self.queue, self.begun, self.go_on = queue, [], threading.Event()
 
-        @queue.handler(topic, ttr="1h", concurrency=concurrency)
-        def handle(job):
-            self.begun.append(job.id)
-            self.go_on.wait(60)
+def member(worker):
+    """Return the worker as the store lists it."""
+    return next((one for one in worker.store.ask(ListWorkers()) if one.worker == worker.name), None)
 
-    def tell(self, worker, word):
-        self.queue.store.apply([order(worker.name, word)])
 
-    def member(self, worker):
-        return next((one for one in self.queue.store.ask(ListWorkers()) if one.worker == worker.name), None)
+def is_listed(worker, *, quiet=False):
+    until(lambda: (one := member(worker)) is not None and one.quiet is quiet)
 
-    def wait_for(self, worker, *, quiet):
-        until(lambda: (one := self.member(worker)) is not None and one.quiet is quiet)
+
+def make_quiet(worker):
+    is_listed(worker)
+    tell(worker, "quiet")
+    is_listed(worker, quiet=True)
 
 
 def test_a_quiet_worker_finishes_what_it_has_begun_and_gives_back_the_rest_unspent(live_queue):
-    shop = Shop(live_queue)
+    held = Held(live_queue, "t", concurrency=1)
     with working(live_queue) as worker:
         ids = live_queue.put_many([live_queue.job("t") for _ in range(5)])
-        until(lambda: shop.begun)
-        shop.tell(worker, "quiet")
-        shop.wait_for(worker, quiet=True)
-        shop.go_on.set()
+        until(lambda: held.begun)
+        make_quiet(worker)
+        held.let_go()
         until(lambda: live_queue.get(ids[0]).state is State.DONE)
         until(lambda: all(live_queue.get(id).state is State.DELAYED for id in ids[1:]))
-        assert shop.begun == ids[:1]
+        assert held.ids() == ids[:1]
         assert [live_queue.get(id).attempt for id in ids[1:]] == [0] * 4
-        assert "t" in shop.member(worker).handles
-        shop.tell(worker, "resume")
+        assert "t" in member(worker).handles
+        tell(worker, "resume")
         until(lambda: all(live_queue.get(id).state is State.DONE for id in ids))
-        shop.wait_for(worker, quiet=False)
-    assert sorted(shop.begun) == ids
+        is_listed(worker)
+    assert sorted(held.ids()) == ids
 
 
 def test_the_other_workers_have_the_jobs_of_a_quiet_one(live_queue):
-    shop = Shop(live_queue)
-    shop.go_on.set()
+    live_queue.handler("t", concurrency=1)(print)
     with working(live_queue) as quiet, working(live_queue) as other:
-        shop.wait_for(other, quiet=False)
-        shop.tell(quiet, "quiet")
-        shop.wait_for(quiet, quiet=True)
+        is_listed(other)
+        make_quiet(quiet)
         ids = live_queue.put_many([live_queue.job("t") for _ in range(40)])
-        until(lambda: len(shop.begun) == 40)
+        until(lambda: live_queue.topics.counts()["t"].done == 40)
         assert {live_queue.jobs.history(id)[-1].worker for id in ids} == {other.name}
-        shop.tell(quiet, "resume")
-        shop.wait_for(quiet, quiet=False)
+        tell(quiet, "resume")
+        is_listed(quiet)
 
 
 def test_what_one_worker_does_for_all_is_handed_on_by_a_quiet_one(live_queue):
-    shop = Shop(live_queue)
+    live_queue.handler("t")(print)
     with working(live_queue) as first, working(live_queue) as second:
         workers = {one.dispatcher._membership: one for one in (first, second)}
         until(lambda: all(len(one._there) == 2 for one in workers))  # before, each takes itself for the only one
         [(before, quiet)] = [(one, worker) for one, worker in workers.items() if one.recovers]
         [other] = workers.keys() - {before}
-        shop.tell(quiet, "quiet")
+        tell(quiet, "quiet")
         until(lambda: other.recovers)
-        shop.tell(quiet, "resume")
+        tell(quiet, "resume")
         until(lambda: not other.recovers)
         assert before.recovers
 
@@ -120,46 +116,42 @@ def test_a_worker_that_is_resumed_does_again_what_it_did_for_all_though_it_is_li
 
 
 def test_a_worker_that_is_told_to_stop_drains_as_at_a_signal_and_its_order_is_forgotten(live_queue):
-    shop = Shop(live_queue)
+    held = Held(live_queue, "t", concurrency=1)
     id = live_queue.put("t")
     worker = Worker(live_queue, grace=60)
     worker.start()
-    until(lambda: shop.begun)
-    shop.tell(worker, "stop")
+    until(lambda: held.begun)
+    tell(worker, "stop")
     until(lambda: worker.told_to_stop)
     left = live_queue.put("t")
-    shop.go_on.set()
+    held.let_go()
     assert worker.join(60)
     assert (live_queue.get(id).state, live_queue.get(left).state) == (State.DONE, State.DELAYED)
     assert live_queue.store.ask(GetNote(order_note(worker.name))) is None
 
 
 def test_a_quiet_worker_stops_at_once_when_it_is_told_to(live_queue):
-    shop = Shop(live_queue)
+    live_queue.handler("t")(print)
     with working(live_queue) as worker:
-        until(lambda: shop.member(worker))
-        shop.tell(worker, "quiet")
-        shop.wait_for(worker, quiet=True)
-        shop.tell(worker, "stop")
+        make_quiet(worker)
+        tell(worker, "stop")
         assert worker.join(60)
     assert live_queue.store.ask(ListWorkers()) == []
 
 
 def test_an_order_for_another_worker_of_that_name_is_not_obeyed(live_queue):
-    shop = Shop(live_queue)
-    shop.go_on.set()
+    live_queue.handler("t")(print)
     with working(live_queue, name="w") as first, working(live_queue, name="w") as second:
-        until(lambda: shop.member(first) and shop.member(second))
-        shop.tell(first, "quiet")
-        shop.wait_for(first, quiet=True)
-        assert not shop.member(second).quiet
+        is_listed(second)
+        make_quiet(first)
+        assert not member(second).quiet
 
 
 def test_a_store_that_is_away_when_the_order_is_given_hears_of_it_later(monkeypatch):
     with JobQueue("memory:") as queue:
-        shop = Shop(queue)
+        queue.handler("t")(print)
         with working(queue) as worker:
-            until(lambda: shop.member(worker))
+            is_listed(worker)
             apply, failed = queue.store.apply, []
 
             def away(commands, *others):
@@ -169,6 +161,27 @@ def test_a_store_that_is_away_when_the_order_is_given_hears_of_it_later(monkeypa
                 return apply(commands, *others)
 
             monkeypatch.setattr(queue.store, "apply", away)
-            shop.tell(worker, "quiet")
-            shop.wait_for(worker, quiet=True)
+            make_quiet(worker)
             assert len(failed) == 3
+
+
+def test_after_a_pause_returned_nothing_starts_and_what_waited_goes_back(live_queue):
+    queue, starts = live_queue, []
+
+    @queue.handler("t", concurrency=2)
+    def slow(job):
+        starts.append(time.monotonic())
+        time.sleep(0.001)
+
+    with working(queue), working(queue):
+        queue.put_many(queue.job("t") for _ in range(2_000))
+        until(lambda: len(starts) > 200)
+        assert queue.topics.pause("t")
+        paused = time.monotonic()
+        until(lambda: queue.topics.counts()["t"].running == 0)
+        late = [start - paused for start in starts if start > paused]
+        assert queue.topics.counts()["t"].done == len(starts)
+        queue.topics.resume("t")
+        until(lambda: queue.topics.counts()["t"].done == 2_000)
+    assert late == []
+    assert len(starts) == 2_000

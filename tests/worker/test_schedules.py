@@ -15,9 +15,30 @@ from pywheel.stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
 from pywheel.testing import FaultyStore, run_due
 from pywheel.worker.schedules import Planner
 from tests.client.periods import start
-from tests.jobs.waiting import until, working
+from tests.jobs.waiting import finished, until, working
+from tests.worker.held import Held
 
 HOUR = 3_600  # seconds
+
+
+@pytest.fixture
+def ticks(queue, clock):
+    """The ticks that ran of a schedule that comes each minute."""
+    start(clock)
+    ran = []
+    queue.handler("work")(lambda job: ran.append(job.headers[TICK][11:19]))
+    queue.schedules.set("s", "work", every="1m", overlap="queue")
+    return ran
+
+
+def planned(queue, clock):
+    """Return once the planner has planned, and is to do so again within an hour."""
+
+    def sleeps():
+        job = queue.store.ask(GetJob(PLAN))
+        return job is not None and job.state is State.DELAYED and 0 < job.due - clock.wall() <= 3_600_000
+
+    until(sleeps)
 
 
 def test_handlers_of_every_kind_run_at_their_ticks_and_not_what_is_paused(live_queue):
@@ -62,14 +83,10 @@ def test_a_removed_schedule_comes_back_when_another_worker_of_the_process_starts
 
 
 @pytest.mark.parametrize("ended", ["cancelled", "deleted", "put off"])
-def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_missed(queue, clock, ended):
-    start(clock)
-    ran = []
-    queue.handler("work")(lambda job: ran.append(job.headers[TICK][11:19]))
-    queue.schedules.set("s", "work", every="1m")
+def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_missed(queue, clock, ticks, ended):
     with working(queue):
         for minute in range(1, 3):
-            until(lambda: _sleeps(queue, clock))
+            planned(queue, clock)
             planner = queue.store.ask(GetJob(PLAN)).id  # a worker that is just at work may put the next one at any time
             if ended == "put off":
                 assert queue.reschedule(PLAN, "1000d")
@@ -78,17 +95,18 @@ def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_misse
             if ended == "deleted":
                 assert queue.jobs.delete(planner)
             clock.advance(20)
-            until(lambda: _sleeps(queue, clock))
+            planned(queue, clock)
             clock.advance(40)
-            until(lambda minute=minute: len(ran) == minute)
-    assert ran == [f"12:{minute:02}:00" for minute in range(1, 3)]
+            until(lambda minute=minute: len(ticks) == minute)
+    assert ticks == ["12:01:00", "12:02:00"]
 
 
 def test_a_planner_job_that_could_not_be_put_back_is_put_with_the_next_try(queue, clock):
     cancelled, failed = [], []
 
     def fault(when, commands):
-        if when == "before" and cancelled and not failed and any(_puts_the_planner(command) for command in commands):
+        put = [job.topic for command in commands if isinstance(command, Put) for job in command.jobs]
+        if when == "before" and cancelled and not failed and TOPIC in put:
             failed.append(commands)
             raise StoreError("away")
 
@@ -96,22 +114,12 @@ def test_a_planner_job_that_could_not_be_put_back_is_put_with_the_next_try(queue
     other = JobQueue(FaultyStore(queue.store, fault))
     other.handler("work")(print)
     with working(other):
-        until(lambda: _sleeps(queue, clock))
+        planned(queue, clock)
         cancelled.append(queue.cancel(PLAN))
         clock.advance(20)
         until(lambda: failed)
         clock.advance(10)
-        until(lambda: _sleeps(queue, clock))
-
-
-def _puts_the_planner(command):
-    return isinstance(command, Put) and any(job.topic == TOPIC for job in command.jobs)
-
-
-def _sleeps(queue, clock):
-    """Whether the planner has planned, and is to do so again within an hour."""
-    job = queue.store.ask(GetJob(PLAN))
-    return job is not None and job.state is State.DELAYED and 0 < job.due - clock.wall() <= 3_600_000
+        planned(queue, clock)
 
 
 @pytest.mark.stress
@@ -147,24 +155,18 @@ def test_headers_of_a_tick_from_elsewhere_move_no_job_and_stop_no_worker(live_qu
     due = live_queue.get(later).due
     with working(live_queue):
         marks = {NAME: name, TICK: tick, OVERLAP: "queue", VERSION: BY_HAND}
-        id = live_queue.put("work", headers=marks, max_attempts=1)
-        until(lambda: not live_queue.get(id).state.live)
-        id = live_queue.put("work")
-        until(lambda: live_queue.get(id).state is State.DONE)
+        finished(live_queue, live_queue.put("work", headers=marks, max_attempts=1))
+        assert finished(live_queue, live_queue.put("work")).state is State.DONE
         assert live_queue.get(later).due == due
         now = live_queue.store.clock.wall()
         assert all(job.due > now for job in live_queue.jobs.list(topic="work") if job.state is State.DELAYED)
 
 
-def test_the_end_of_a_tick_wakes_no_tick_before_its_time(queue, clock):
-    start(clock)
-    ran = []
-    queue.handler("work")(lambda job: ran.append(job.headers[TICK]))
-    queue.schedules.set("s", "work", every="1m", overlap="queue")
+def test_the_end_of_a_tick_wakes_no_tick_before_its_time(queue, clock, ticks):
     with working(queue):
-        until(lambda: _sleeps(queue, clock))
+        planned(queue, clock)
         clock.advance(60)
-        until(lambda: ran and not queue.topics.counts()["work"].running and len(queue.jobs.list(topic="work")) == 2)
+        until(lambda: ticks and not queue.topics.counts()["work"].running and len(queue.jobs.list(topic="work")) == 2)
         first, second = queue.jobs.list(topic="work")
         assert (first.state, second.state) == (State.DONE, State.DELAYED)
         assert second.due == clock.wall() + 60_000
@@ -173,8 +175,7 @@ def test_the_end_of_a_tick_wakes_no_tick_before_its_time(queue, clock):
 def test_an_idle_store_with_no_schedule_has_no_planner_job(live_queue):
     live_queue.handler("t")(lambda job: None)
     with working(live_queue):
-        id = live_queue.put("t")
-        until(lambda: live_queue.get(id).state is State.DONE)
+        finished(live_queue, live_queue.put("t"))
     assert live_queue.store.ask(GetJob(PLAN)) is None
     assert ScheduleNotes(live_queue.store).page("", 10) == []
 
@@ -205,7 +206,7 @@ def test_the_end_of_a_tick_leaves_the_next_one_the_delay_before_its_retry(queue,
     ticks = []
     with working(queue):
         for minute in (1, 2):
-            until(lambda: _sleeps(queue, clock))
+            planned(queue, clock)
             clock.advance(60)
             until(lambda minute=minute: len(ran) == minute and not queue.topics.counts()["work"].running)
             ticks.append(("work", f"s@{ran[-1]}"))
@@ -237,38 +238,28 @@ def test_a_tick_that_is_skipped_wakes_the_one_that_waits_for_it(queue, clock):
 
 def test_a_tick_that_was_put_off_by_hand_is_not_woken_by_the_end_of_another(queue, clock):
     start(clock)
-    begun, go_on = threading.Event(), threading.Event()
-
-    @queue.handler("work", ttr=600)
-    def work(job):
-        begun.set()
-        assert go_on.wait(60)
-
+    held = Held(queue, "work", ttr=600)
     queue.schedules.set("s", "work", every="1m", overlap="queue")
     with working(queue):
-        until(lambda: _sleeps(queue, clock))
+        planned(queue, clock)
         clock.advance(60)
-        assert begun.wait(60)
-        until(lambda: len(queue.jobs.list(topic="work")) == 2)
+        until(lambda: held.begun and len(queue.jobs.list(topic="work")) == 2)
         first, second = queue.jobs.list(topic="work")
         assert queue.reschedule(second.id, 3_600)
         clock.advance(60)
-        go_on.set()
+        held.let_go()
         until(lambda: queue.get(first.id).state is State.DONE)
         assert queue.get(second.id).due == clock.wall() + 3_540_000
 
 
-def test_a_tick_that_was_put_off_by_hand_holds_up_no_later_one(queue, clock):
-    start(clock)
-    ran = []
-    queue.handler("work")(lambda job: ran.append(job.headers[TICK][11:19]))
-    queue.schedules.set("s", "work", every="1m", overlap="queue")
+def test_a_tick_that_was_put_off_by_hand_holds_up_no_later_one(queue, clock, ticks):
     with working(queue):
-        until(lambda: _sleeps(queue, clock))
+        planned(queue, clock)
         [first] = queue.jobs.list(topic="work")
         assert queue.reschedule(first.id, 3_600)
         clock.advance(60)
-        until(lambda: len(queue.jobs.list(topic="work")) > 1 and _sleeps(queue, clock))
+        until(lambda: len(queue.jobs.list(topic="work")) > 1)
+        planned(queue, clock)
         clock.advance(60)
-        until(lambda: ran)
-    assert ran == ["12:02:00"]
+        until(lambda: ticks)
+    assert ticks == ["12:02:00"]

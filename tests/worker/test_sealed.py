@@ -1,9 +1,6 @@
 """Workers without the key: they leave jobs as they are, say so, and others take them."""
 
-import base64
 import logging
-import os
-import sys
 
 import pytest
 
@@ -158,38 +155,6 @@ def test_run_due_gives_back_what_it_cannot_read(queue, store):
     with pytest.raises(NoKey):
         run_due(other)
     assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
-
-
-SHOP = """
-import os
-from pywheel import JobQueue, Keyring
-queue = JobQueue(os.environ["SHOP_STORE"], encryption=Keyring.from_env("SHOP_KEYS"))
-
-@queue.handler("t", isolate=True)
-def handle(job):
-    queue.put("seen", [job.json(), queue.get(job.id).json()], key=f"{job.id}")
-"""
-
-
-@pytest.mark.stress
-@pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
-def test_isolated_handlers_get_plain_bodies_and_encrypt_what_they_put(tmp_path, monkeypatch):
-    (tmp_path / "sealed_shop.py").write_text(SHOP)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("SHOP_STORE", f"sqlite:///{tmp_path}/jobs.db")
-    monkeypatch.setenv("SHOP_KEYS", f"a:{base64.b64encode(ONE).decode()}")
-    import sealed_shop
-
-    queue = sealed_shop.queue
-    try:
-        with working(queue):
-            id = queue.put("t", {"card": "hush"})
-            assert finished(queue, id).state is State.DONE
-        assert queue.get(("seen", f"{id}")).json() == [{"card": "hush"}] * 2
-        assert [file.name for file in tmp_path.iterdir() if file.is_file() and b"hush" in file.read_bytes()] == []
-    finally:
-        queue.close()
-        sys.modules.pop("sealed_shop")
 
 
 def test_a_topic_of_which_nothing_can_be_read_rests(queue, store, monkeypatch):

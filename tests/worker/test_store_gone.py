@@ -8,6 +8,7 @@ import pytest
 
 from pywheel import JobQueue, StoreReplaced, Worker
 from tests.jobs.waiting import finished, until
+from tests.worker.held import Held
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be deleted there")
 
@@ -26,8 +27,9 @@ def queue(path):
 class Run:
     """A worker in a thread, and what it raises."""
 
-    def __init__(self, worker):
-        self.worker = worker
+    def __init__(self, queue):
+        self.worker = Worker(queue, grace=600)
+        self.dispatcher = self.worker.dispatcher
         self.error = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -41,6 +43,11 @@ class Run:
     @property
     def over(self):
         return not self._thread.is_alive()
+
+    def raises(self):
+        """Return the error with which it ends."""
+        until(lambda: self.over)
+        return str(self.error)
 
 
 def delete(path):
@@ -58,14 +65,6 @@ def delete_all(path):
         file.unlink()
 
 
-def delete_log(path):
-    path.with_name(f"{path.name}-wal").unlink()
-
-
-def delete_index(path):
-    path.with_name(f"{path.name}-shm").unlink()
-
-
 def replace_log(path):
     log = path.with_name(f"{path.name}-wal")
     new = path.with_name("new")
@@ -77,70 +76,56 @@ GONE = [
     (delete, "jobs.db was deleted"),
     (replace, "jobs.db was replaced"),
     (delete_all, "jobs.db was deleted"),
-    (delete_log, "jobs.db-wal was deleted"),
+    (lambda path: delete(path.with_name("jobs.db-wal")), "jobs.db-wal was deleted"),
     (replace_log, "jobs.db-wal was replaced"),
-    (delete_index, "jobs.db-shm was deleted"),
+    (lambda path: delete(path.with_name("jobs.db-shm")), "jobs.db-shm was deleted"),
 ]
 
 
 @pytest.mark.parametrize(("take_away", "said"), GONE)
 def test_an_idle_worker_whose_store_is_gone_ends_with_that_error(queue, path, take_away, said):
     queue.handler("t")(print)
-    run = Run(Worker(queue, grace=60))
+    run = Run(queue)
     finished(queue, queue.put("t"))
     take_away(path)
-    until(lambda: run.over)
-    assert said in str(run.error)
+    assert said in run.raises()
 
 
 @pytest.fixture
 def held(queue):
-    """The run of a worker whose handler goes on until it may end, and what lets it end."""
-    go, began = threading.Event(), threading.Event()
+    held = Held(queue, "t")
+    yield held
+    held.let_go()
 
-    @queue.handler("t", ttr="5m")
-    def hold(job):
-        began.set()
-        go.wait(600)
 
-    run = Run(Worker(queue, grace=600))
+@pytest.fixture
+def run(queue, held):
+    """The run of a worker whose handler goes on until it may end."""
+    run = Run(queue)
     queue.put("t")
-    assert began.wait(60)
-    yield run, go.set
-    go.set()
+    until(lambda: held.begun)
+    return run
 
 
-def test_handlers_of_a_worker_whose_store_is_gone_get_their_grace(held, path):
-    run, go_on = held
+@pytest.mark.parametrize("ended", ["by the handler", "by a stop"])
+def test_handlers_of_a_worker_whose_store_is_gone_get_their_grace_until_a_stop(run, held, path, ended):
     path.unlink()
-    until(lambda: run.worker.dispatcher.draining)
+    until(lambda: run.dispatcher.draining)
     assert not run.over
-    go_on()
-    until(lambda: run.over)
-    assert isinstance(run.error, StoreReplaced)
+    held.let_go() if ended == "by the handler" else run.worker.stop()
+    assert "jobs.db was deleted" in run.raises()
 
 
-def test_a_stop_ends_the_grace_of_a_worker_whose_store_is_gone(held, path):
-    run, _ = held
-    path.unlink()
-    until(lambda: run.worker.dispatcher.draining)
-    run.worker.stop()
-    until(lambda: run.over)
-    assert isinstance(run.error, StoreReplaced)
-
-
-def test_a_stop_ends_the_grace_as_soon_as_a_worker_whose_store_is_gone_drains(held, path, monkeypatch):
-    run, _ = held
-    drain = run.worker.dispatcher.drain
+def test_a_stop_ends_the_grace_as_soon_as_a_worker_whose_store_is_gone_drains(run, path, monkeypatch):
+    drain = run.dispatcher.drain
 
     def drained():
         drain()
         run.worker.stop()
 
-    monkeypatch.setattr(run.worker.dispatcher, "drain", drained)
+    monkeypatch.setattr(run.dispatcher, "drain", drained)
     path.unlink()
-    until(lambda: run.over)
-    assert isinstance(run.error, StoreReplaced)
+    assert "jobs.db was deleted" in run.raises()
 
 
 def test_a_worker_in_a_thread_says_once_that_its_store_is_gone(queue, path, caplog):
@@ -156,13 +141,11 @@ def test_a_worker_in_a_thread_says_once_that_its_store_is_gone(queue, path, capl
     assert record.exc_info is None
 
 
-def test_a_store_that_is_gone_while_its_worker_drains_is_said_too(held, path):
-    run, go_on = held
+def test_a_store_that_is_gone_while_its_worker_drains_is_said_too(run, held, path):
     run.worker.stop()
-    until(lambda: run.worker.dispatcher.draining)
+    until(lambda: run.dispatcher.draining)
     path.unlink()
-    until(lambda: run.worker.dispatcher._completer.alone)
+    until(lambda: run.dispatcher._completer.alone)
     assert not run.over
-    go_on()
-    until(lambda: run.over)
-    assert isinstance(run.error, StoreReplaced)
+    held.let_go()
+    assert "jobs.db was deleted" in run.raises()

@@ -1,4 +1,4 @@
-"""A supervisor and its workers as real processes: killed, stopped, told to go, replaced."""
+"""A supervisor and its workers as real processes: killed, stopped, told to go, replaced one by one."""
 
 import contextlib
 import gc
@@ -124,7 +124,7 @@ def test_workers_whose_supervisor_is_killed_drain_have_their_whole_grace_and_end
     shop.go()
     assert {finished(shop.queue, id).state for id in running} == {State.DONE}
     assert [len(shop.started(id)) for id in running] == [1, 1]
-    until(lambda: not any(map(alive, shop.pids())))
+    until(lambda: not any(map(alive, shop.everybody())))
     assert shop.queue.get(later).attempt == 0
 
 
@@ -138,6 +138,64 @@ def test_a_crash_loop_is_said_and_slows_down(shop):
     until(lambda: len(shop.lines("began")) > 5)
     began = [float(at) for [at] in shop.lines("began")]
     assert max(later - earlier for earlier, later in pairwise(began)) > 1.6
+
+
+# ---- replacing all ---------------------------------------------------------------------------------------------------
+
+
+def test_a_hang_up_signal_replaces_all_while_somebody_is_always_up(shop):
+    supervisor = shop.start(2)
+    first = shop.up()
+    shop.version("2")
+    supervisor.send_signal(signal.SIGHUP)
+    fewest = 2
+    while set(first) & set(shop.status("all")):
+        fewest = min(fewest, len(shop.status("up")))
+        id = shop.queue.put("t", b"x")
+        assert finished(shop.queue, id).attempt == 1
+    assert fewest == 2
+    assert not set(first) & set(shop.up())
+    id = shop.queue.put("t", b"x")
+    finished(shop.queue, id)
+    assert shop.started(id)[0][2] == "2"
+    assert shop.said("all workers are replaced")
+
+
+def test_hang_up_signals_during_a_rolling_restart_end_with_all_replaced_and_the_number_wanted(shop):
+    supervisor = shop.start(2)
+    first = shop.up()
+    for number in count():
+        shop.version(str(number))
+        supervisor.send_signal(signal.SIGHUP)
+        time.sleep(0.15)
+        assert len(shop.status("up")) >= 2
+        if number > 4 and shop.said("beginning again with the replacement"):
+            break
+
+    def is_by_the_last():
+        id = shop.queue.put("t", b"x")
+        finished(shop.queue, id)
+        return shop.started(id)[0][2] == str(number)
+
+    until(lambda: all(is_by_the_last() for _ in range(10)))
+    assert not set(first) & set(shop.up())
+    assert shop.said("all workers are replaced")
+
+
+def test_a_new_version_that_kills_its_process_leaves_the_old_workers_at_work_until_it_is_mended(shop):
+    supervisor = shop.start(2)
+    first = shop.up()
+    shop.version("crashing")
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: shop.said("the new version does not start; 2 workers of the old one go on"))
+    assert not shop.said("the next one starts")
+    assert shop.up() == first
+    id = shop.queue.put("t", b"x")
+    assert finished(shop.queue, id).state is State.DONE
+    shop.version("3")
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: shop.said("all workers are replaced"))
+    assert not set(first) & set(shop.up())
 
 
 # ---- terminals ------------------------------------------------------------------------------------------------------
@@ -177,7 +235,7 @@ def test_a_terminal_that_is_closed_is_a_stop(shop, terminal):
     shop.up()
     os.close(ours)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    until(lambda: not any(map(alive, shop.pids())))
+    until(lambda: not any(map(alive, shop.everybody())))
 
 
 # ---- what is left over ----------------------------------------------------------------------------------------------
@@ -302,3 +360,31 @@ def test_a_broken_store_is_a_store_error(shop, monkeypatch):
     monkeypatch.setenv("SHOP_FOLDER", str(shop.folder))
     with pytest.raises(StoreError):
         Supervisor("tests.worker.supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/other.db").run()
+
+
+# ---- those that cannot begin -----------------------------------------------------------------------------------------
+
+
+def test_a_program_that_kills_each_process_that_imports_it_ends_it(shop):
+    shop.version("crashing")
+    assert shop.start(3).wait(60) == 2
+    assert shop.said("WorkersFailed: no worker could begin: killed by SIGKILL")
+    assert len(shop.lines("import")) <= 6
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+def test_the_store_stands_in_no_command_line_as_it_may_have_a_password(shop, monkeypatch):
+    monkeypatch.setenv("SHOP_FOLDER", str(shop.folder))
+    monkeypatch.chdir(HERE)
+    supervisor = Supervisor("supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/s3cret.db")
+    told = []
+
+    def look():
+        for worker in supervisor.workers:
+            if worker.ready and not told:  # once stopped it ends at any moment
+                told.append(Path(f"/proc/{worker.pid}/cmdline").read_bytes())
+                supervisor.stop()
+
+    supervisor.run(look)
+    assert b"supervised_shop" in told[0]
+    assert b"s3cret" not in told[0]

@@ -1,13 +1,13 @@
-"""Commits of a store that its worker did not hear of, on every kind of store."""
+"""Commits and leases of a store that its worker did not hear of, on every kind of store."""
 
 import pytest
 
-from pywheel import StoreAway
+from pywheel import Fixed, StoreAway
 from pywheel.events import JobEnded, LeaseLost
 from pywheel.jobs import Outcome, State
 from pywheel.jobs.commands import Ack, Claim, Nack
 from pywheel.worker import leases, topic_state
-from tests.jobs.waiting import until, working
+from tests.jobs.waiting import finished, until, working
 from tests.worker.each_store import url
 
 __all__ = ["url"]
@@ -103,3 +103,17 @@ def test_so_it_is_of_claims_beside_many_ends(live_queue, handled, monkeypatch, l
     ended = {(one.job.id, one.outcome) for one in told if isinstance(one, JobEnded)}
     assert ended == {(id, Outcome.DONE) for id in ids}
     assert cut
+
+
+def test_a_dead_consumers_job_is_due_again_though_nobody_else_knows_it(live_queue):
+    """A `reserve()` loop that dies leaves a lease that no worker gave."""
+    live_queue.handler("t")(print)
+    id = live_queue.put("t")
+    with working(live_queue):
+        live_queue.topics.pause("t")
+        live_queue.topics.resume("t")
+        finished(live_queue, id)
+        other = live_queue.put("u")
+        assert [job.id for job in live_queue.reserve("u", ttr=0.3, retry=Fixed(0))] == [other]
+        until(lambda: live_queue.jobs.history(other)[0].outcome is not None, limit=30)
+    assert live_queue.get(other).state is State.DELAYED

@@ -2,25 +2,13 @@
 
 import asyncio
 import threading
-from types import SimpleNamespace
 
 import pytest
 
-from pywheel import BadOption, EventLoop, Fixed, Ladder, Worker
+from pywheel import BadOption, EventLoop, Fixed, Ladder, NotNow, Supervisor, Worker
 from pywheel.jobs import Counts, Outcome, State
 from tests.jobs.waiting import finished, state, until, working
-
-TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
-
-def test_a_function_handles_what_is_put(live_queue):
-    seen = []
-    live_queue.handler("t")(seen.append)
-    with working(live_queue):
-        id = live_queue.put("t", {"n": 1}, delay=0.05, key="k", traceparent=TRACE)
-        assert finished(live_queue, id).state is State.DONE
-    [job] = seen
-    assert (job.id, job.json(), job.key, job.traceparent, job.attempt) == (id, {"n": 1}, "k", TRACE, 1)
+from tests.worker.held import Held
 
 
 def test_a_coroutine_function_handles_what_is_put_many_at_once(live_queue):
@@ -153,83 +141,96 @@ def test_an_exit_on_the_loop_leaves_it_to_the_others(live_queue, where, loop_fac
 
 
 def test_a_full_pool_leaves_jobs_in_the_store(live_queue):
-    gate = threading.Event()
-    live_queue.handler("t", concurrency=2)(lambda job: gate.wait(60))
+    held = Held(live_queue, "t", concurrency=2)
     live_queue.put_many(live_queue.job("t") for _ in range(20))
     with working(live_queue):
         until(lambda: live_queue.topics.counts()["t"].running == 2)
         assert live_queue.topics.counts()["t"] == Counts(delayed=18, running=2)
-        gate.set()
+        held.let_go()
         until(lambda: live_queue.topics.counts()["t"].done == 20)
+
+
+# ---- not now ---------------------------------------------------------------------------------------------------------
+
+REFUSED = 3
+
+
+def refuse(job, seen):
+    """Refuse each job three times."""
+    seen[job.id] = seen.get(job.id, 0) + 1
+    if seen[job.id] <= REFUSED:
+        raise NotNow(0.05, "no room")
+
+
+def plain(seen):
+    return lambda job: refuse(job, seen)
+
+
+def coroutine(seen):
+    async def handle(job):
+        refuse(job, seen)
+
+    return handle
+
+
+@pytest.mark.parametrize("kind", [plain, coroutine])
+def test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts(live_queue, metrics, kind):
+    seen = {}
+    live_queue.handler("t")(kind(seen))
+    id = live_queue.put("t", max_attempts=1)
+    with working(live_queue):
+        job = finished(live_queue, id)
+    assert (job.state, job.attempt, seen[id]) == (State.DONE, 1, REFUSED + 1)
+    outcomes = [attempt.outcome for attempt in live_queue.jobs.history(id)]
+    assert outcomes == [Outcome.RELEASED] * REFUSED + [Outcome.DONE]
+    assert metrics.total("released") == REFUSED
 
 
 # ---- stopping -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def gate():
-    """Two events: the handler has begun, and it may end."""
-    return SimpleNamespace(begun=threading.Event(), open=threading.Event())
-
-
-@pytest.fixture
-def handle(gate):
-    def handle(job):
-        gate.begun.set()
-        gate.open.wait(60)
-
-    return handle
-
-
-def told_to_stop(queue, handle, gate, grace):
+def told_to_stop(queue, begun, grace):
     """Return the ids of five jobs, and their worker, which is told to stop when the first one has begun."""
-    queue.handler("t", concurrency=1)(handle)
     ids = queue.put_many(queue.job("t") for _ in range(5))
     worker = Worker(queue, grace=grace)
     worker.start()
-    assert gate.begun.wait(60)
+    until(lambda: begun)
     worker.stop()
     return ids, worker
 
 
-def test_a_drain_lets_handlers_finish_and_gives_back_what_was_not_started(live_queue, handle, gate):
-    ids, worker = told_to_stop(live_queue, handle, gate, grace=60)
-    gate.open.set()
+def test_a_drain_lets_handlers_finish_and_gives_back_what_was_not_started(live_queue):
+    held = Held(live_queue, "t", concurrency=1)
+    ids, worker = told_to_stop(live_queue, held.begun, grace=60)
+    held.let_go()
     assert worker.join(60)
     jobs = [live_queue.get(id) for id in ids]
     assert sorted((job.state, job.attempt) for job in jobs) == [(State.DELAYED, 0)] * 4 + [(State.DONE, 1)]
 
 
-def test_a_thread_that_runs_beyond_the_grace_keeps_its_job_and_settles_it_itself(live_queue, handle, gate):
+def test_a_thread_that_runs_beyond_the_grace_keeps_its_job_and_settles_it_itself(live_queue):
     """Given back, it would run twice at once with a valid lease: nobody can stop a thread."""
-    [id, *_], worker = told_to_stop(live_queue, handle, gate, grace=0)
+    held = Held(live_queue, "t", concurrency=1)
+    [id, *_], worker = told_to_stop(live_queue, held.begun, grace=0)
     assert worker.join(60)
     assert state(live_queue, id) is State.RUNNING
-    gate.open.set()
+    held.let_go()
     assert finished(live_queue, id).state is State.DONE
 
 
-def test_a_task_that_runs_beyond_the_grace_is_cancelled_and_its_job_goes_back_unspent(live_queue, gate):
+def test_a_task_that_runs_beyond_the_grace_is_cancelled_and_its_job_goes_back_unspent(live_queue):
+    begun = []
+
+    @live_queue.handler("t", concurrency=1)
     async def handle(job):
-        gate.begun.set()
+        begun.append(job)
         await asyncio.sleep(3600)
 
-    [id, *_], worker = told_to_stop(live_queue, handle, gate, grace=0)
+    [id, *_], worker = told_to_stop(live_queue, begun, grace=0)
     assert worker.join(60)
     job = live_queue.get(id)
     assert (job.state, job.attempt) == (State.DELAYED, 0)
     assert [attempt.outcome for attempt in live_queue.jobs.history(id)] == [Outcome.RELEASED]
-
-
-# ---- what makes no sense --------------------------------------------------------------------------------------------
-
-
-def test_a_topic_has_one_handler_and_a_worker_needs_one(live_queue):
-    with pytest.raises(BadOption, match="no handlers"):
-        Worker(live_queue)
-    live_queue.handler("t")(print)
-    with pytest.raises(BadOption, match="already"):
-        live_queue.handler("t")(print)
 
 
 def test_a_worker_works_once(live_queue):
@@ -241,3 +242,12 @@ def test_a_worker_works_once(live_queue):
                 begin()
     with pytest.raises(RuntimeError, match="a Worker works once"):
         worker.start()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"processes": 0}, {"processes": True}, {"processes": "2"}, {"stall": -1}, {"grace": "x"}, {"name": b"x"}],
+)
+def test_options_of_a_supervisor_that_make_no_sense_are_refused(options):
+    with pytest.raises(BadOption):
+        Supervisor("shop:queue", **options)
