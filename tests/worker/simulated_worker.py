@@ -1,7 +1,11 @@
 """A worker in the simulated world: a real dispatcher, with pools that have no threads."""
 
+from datetime import timedelta
+
 from pywheel import JobQueue, ManualClock, StoreError
 from pywheel.events import Events
+from pywheel.stores import open as open_store
+from pywheel.testing import FaultyStore
 from pywheel.worker.dispatcher import Dispatcher
 from pywheel.worker.executors.pool import Pool, Runner
 
@@ -141,13 +145,21 @@ class SimulatedWorker:
 class CalmWorld:
     """The world of a simulated worker, without faults; handlers take `takes` seconds."""
 
-    def __init__(self, queue=None):
-        self.clock = queue.store.clock if queue else ManualClock(wall=NOW)
-        self.queue = queue or JobQueue("memory:", clock=self.clock)
+    def __init__(self, url="memory:", fault=None):
+        self.clock = ManualClock(wall=NOW)
+        store = open_store(url, clock=self.clock)
+        self.queue = JobQueue(FaultyStore(store, fault) if fault else store)
         self.store = self.queue.store
         self.paused = set()
         self.takes = 0.0
         self.begun, self.late = [], []
+
+    def pass_time(self, ms, *workers, step=10):
+        """Let workers work for some time, in steps."""
+        for _ in range(0, ms, step):
+            for worker in workers:
+                worker.turn()
+            self.clock.advance(timedelta(milliseconds=step))
 
     def claimed(self, jobs):
         pass

@@ -1,19 +1,21 @@
-"""Whose turn it is: a dispatcher whose steps are slow, and jobs that may have killed their process."""
+"""Whose turn it is, step by step, of a dispatcher whose steps are slow or fail."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import Fixed, JobQueue, Limit, ManualClock, StoreAway, Worker
+from pywheel import Fixed, JobQueue, Limit, StoreAway, Worker
 from pywheel.jobs import Outcome
-from pywheel.jobs.commands import Claim, Claimed, ClaimPolicy, Expire, Pause, Reserve
-from pywheel.jobs.job import Due
+from pywheel.jobs.commands import Announce, Claim, Claimed, ClaimPolicy, Expire, Pause, Reserve
+from pywheel.jobs.job import SHARDS, SLICE, Due
 from pywheel.jobs.limits import Limits
-from pywheel.jobs.queries import Filter, ListJobs
+from pywheel.jobs.queries import Filter, GetNextLease, ListJobs, ListTopics
 from pywheel.worker.leases import Lease
+from tests.asked import when_asked
+from tests.often import often
 from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
 
-STEP = timedelta(seconds=0.1)  # longer than the worker waits before it asks again, as on a slow disk
+STEP = 100  # ms, longer than the worker waits before it asks again, as on a slow disk
 HOUR = 3_600_000
 
 
@@ -21,7 +23,7 @@ class Stage(CalmWorld):
     """The same, with handlers that take a while and may be tried often."""
 
     def __init__(self, url="memory:"):
-        super().__init__(JobQueue(url, clock=ManualClock(wall=NOW)))
+        super().__init__(url)
         self.takes = 0.05
 
     def handler(self, topic, **options):
@@ -38,10 +40,7 @@ class Stage(CalmWorld):
         self.work([SimulatedWorker(self, topics)], steps)
 
     def work(self, workers, steps):
-        for _ in range(steps):
-            for worker in workers:
-                worker.turn()
-            self.clock.advance(STEP)
+        self.pass_time(steps * STEP, *workers, step=STEP)
 
 
 @pytest.fixture
@@ -241,14 +240,9 @@ def test_what_a_backlog_claim_took_is_given_back_if_its_answer_was_lost(tmp_path
     stage.store.apply = losing
     with stage.queue:
         worker = SimulatedWorker(stage, ["t"])
-        for _ in range(10_000):
-            worker.turn()
-            stage.clock.advance(timedelta(milliseconds=5))
-            if {job.id for job in stage.begun} >= {*lost} and lost:
-                break
-        assert lost
-        assert {job.id for job in stage.begun} >= {*lost}  # long before their leases are over
-        assert stage.clock.wall() - NOW < 55_000
+        while not lost or {*lost} - {job.id for job in stage.begun}:
+            stage.pass_time(5, worker, step=5)
+            assert stage.clock.wall() - NOW < 50_000  # long before their leases are over
         assert all(job.attempt == 1 for job in stage.begun)
     assert {*lost} <= {*ids}
 
@@ -296,3 +290,105 @@ def test_a_pool_that_works_off_its_jobs_quickly_may_hold_more_however_long_it_to
         topic.feed(leases, 100.0)
         topic.left(leases, 100.9)
         assert (topic.room(101.0, 10**9) > 8) is more
+
+
+# ---- many are due one shortly after the other: none is late ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before the worker begins", "while it works"])
+@pytest.mark.parametrize("crowd", often([(8, "t"), (1, "tu")]))  # ms from each to the next, and topics
+def test_of_many_jobs_that_are_due_close_together_none_is_late(when, crowd):
+    apart, topics = crowd
+    world = CalmWorld()
+    for topic in topics:
+        world.queue.handler(topic, concurrency=100)(print)
+    jobs = [world.queue.job("t", delay=(6_000 + n) / 1000) for n in range(0, 12_000, apart)]
+    if when == "while it works":
+        worker = SimulatedWorker(world, topics)
+        worker.turn()
+    for start in range(0, len(jobs), 50):
+        world.queue.put_many(jobs[start : start + 50])
+        if when == "while it works":
+            world.pass_time(10, worker)
+    if when != "while it works":
+        worker = SimulatedWorker(world, topics)
+    while len(world.late) < len(jobs):
+        world.pass_time(10, worker)
+        assert max(world.late, default=0) <= 50
+    world.queue.close()
+
+
+# ---- what a worker learned in a step that failed: the next step makes up for it --------------------------------------
+
+
+class World(CalmWorld):
+    """A world whose store fails once at a kind of query."""
+
+    def __init__(self):
+        super().__init__()
+        self.queue.handler("t", concurrency=1)(print)
+        self.troubles = 0
+
+    def troubled(self):
+        self.troubles += 1
+
+    def fail_once(self, monkeypatch, kind):
+        def fail(_):
+            if not self.troubles:
+                raise StoreAway("it is away")
+
+        when_asked(monkeypatch, self.store, kind, fail)
+
+
+@pytest.fixture
+def world():
+    found = World()
+    with found.queue:
+        yield found
+
+
+def test_a_worker_owns_all_slices_once_the_other_one_has_left_though_that_step_failed(world, monkeypatch):
+    other = world.store.notifier("other")
+    world.store.apply([Announce(other.worker, ("t",))])
+    worker = SimulatedWorker(world, ["t"])
+    worker.turn()
+    world.fail_once(monkeypatch, GetNextLease)
+    other.close()
+    world.pass_time(3_000, worker)
+    assert world.troubles == 1
+    world.queue.put_many(world.queue.job("t", delay=timedelta(milliseconds=n * SLICE + 1)) for n in range(2 * SHARDS))
+    world.pass_time(2 * SHARDS * SLICE + 1_000, worker)
+    assert len(world.late) == 2 * SHARDS
+    assert max(world.late) <= 10
+
+
+def test_a_pause_that_was_heard_in_a_step_that_failed_takes_effect_in_the_next_one(world, monkeypatch):
+    world.takes = 60.0
+    worker = SimulatedWorker(world, ["t"])
+    worker.turn()
+    world.queue.put_many(world.queue.job("t") for _ in range(2))
+    worker.turn()
+    world.fail_once(monkeypatch, ListTopics)
+    world.store.apply([Pause("t", paused=True)])
+    world.pass_time(3_000, worker)
+    assert world.troubles == 1
+    assert world.store.quiet("t", 0)
+
+
+def test_a_horizon_that_the_store_did_not_take_is_published_in_the_next_step(world, monkeypatch):
+    worker = SimulatedWorker(world, ["t"])
+    worker.turn()
+    world.pass_time(10_000, worker, step=1_000)
+    publish, seen = worker.notifier.publish, []
+
+    def fail_once(horizon):
+        if not world.troubles:
+            raise StoreAway("it is away")
+        seen.append(horizon)
+        publish(horizon)
+
+    monkeypatch.setattr(worker.notifier, "publish", fail_once)
+    while not world.troubles:
+        world.pass_time(1_000, worker, step=1_000)
+    world.pass_time(1_000, worker, step=1_000)
+    assert [horizon > world.clock.wall() + 15_000 for horizon in seen] == [True]

@@ -1,68 +1,54 @@
 """A queue that is closed under its worker."""
 
+import contextlib
+import logging
 import threading
+import time
 
 import pytest
 
-from pywheel import Worker
-from tests.isolated.child import run
-
-CLOSE = """
-import faulthandler, logging, sys, threading, time
 from pywheel import JobQueue, StoreClosed, Worker
+from tests.jobs.waiting import until
 
-PUTTERS, ROUNDS = 4, int(sys.argv[2])
-faulthandler.dump_traceback_later(100, exit=True)
-logging.basicConfig(level=logging.ERROR, format="%(message)s")
-told, wrong, ran = [], [], []
+PUTTERS, ROUNDS = 4, 10
 
-def put(queue):
-    try:
-        while True:
-            told.append(queue.put("t", b"x"))
-    except StoreClosed:
-        pass
-    except BaseException as error:
-        wrong.append(repr(error))
 
-threading.excepthook = lambda args: wrong.append(repr(args.exc_value))
-for _ in range(ROUNDS):
-    queue = JobQueue(sys.argv[1])
+@pytest.mark.stress
+def test_every_put_gets_a_result_or_closed_and_the_worker_ends_with_a_line_in_the_log(tmp_path, caplog):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    told, ran = [], []
 
-    @queue.handler("t", concurrency=4)
     def handle(job):
         ran.append(job.id)
         time.sleep(0.001)
 
-    worker = Worker(queue, grace=1)
-    worker.start()
-    threads = [threading.Thread(target=put, args=(queue,)) for _ in range(PUTTERS)]
-    put_before, ran_before = len(told), len(ran)
-    for thread in threads:
-        thread.start()
-    while len(told) < put_before + 20 or len(ran) < ran_before + 10:
-        time.sleep(0.001)
-    queue.close()
-    for thread in threads:
-        thread.join()
-    assert worker.join(60)
-    worker.stop()
-    worker.stop()
-assert not wrong, wrong[:3]
-with JobQueue(sys.argv[1]) as queue:
-    assert sum(queue.topics.counts()["t"]) == len(told) == len(set(told)), (queue.topics.counts(), len(told))
+    def put(queue):
+        with contextlib.suppress(StoreClosed):
+            while True:
+                told.append(queue.put("t", b"x"))
+
+    for _ in range(ROUNDS):
+        queue = JobQueue(url)
+        queue.handler("t", concurrency=4)(handle)
+        worker = Worker(queue, grace=1)
+        worker.start()
+        threads = [threading.Thread(target=put, args=(queue,)) for _ in range(PUTTERS)]
+        puts, runs = len(told) + 20, len(ran) + 10
+        for thread in threads:
+            thread.start()
+        until(lambda: len(told) >= puts and len(ran) >= runs)  # noqa: B023
+        queue.close()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert worker.join(60)
+        worker.stop()
+        worker.stop()
+    with JobQueue(url) as queue:
+        assert sum(queue.topics.counts()["t"]) == len(told) == len(set(told))
     assert set(ran) <= set(told)
-print("well")
-"""
-
-
-@pytest.mark.stress
-def test_every_put_gets_a_result_or_closed_and_the_worker_ends_with_a_line_in_the_log(tmp_path):
-    result = run("-c", CLOSE, f"sqlite:///{tmp_path}/jobs.db", "10")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "well\n"
-    lines = result.stderr.splitlines()
-    assert len(lines) == 10, result.stderr
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(lines) == ROUNDS
     assert all(line.startswith("the worker ends: ") and "stop it before you close its queue" in line for line in lines)
 
 

@@ -76,19 +76,28 @@ def test_what_was_given_back_is_no_end(live_queue):
     assert kept(live_queue)["t"]._replace(late=0) == Ends(done)
 
 
-def test_what_a_store_that_was_away_did_not_take_goes_along_later(queue, clock, monkeypatch):
-    """Without a thread: the worker's own chore, by a clock that stands still."""
-    queue.handler("t")(lambda job: None)
-    worker = Worker(queue)
+@pytest.fixture
+def worker(queue):
+    """One without a thread, by a clock that stands still: its chore is done by hand."""
+    queue.handler("t")(print)
+    return Worker(queue)
+
+
+def work_away(worker, monkeypatch, **options):
+    """Do the chore while the store is away."""
+    with monkeypatch.context() as away:
+        away.setattr(worker.store, "apply", Mock(side_effect=StoreAway("it is away")))
+        with pytest.raises(StoreAway):
+            worker.dispatcher._ends.work(worker.store.clock.wall(), **options)
+
+
+def test_what_a_store_that_was_away_did_not_take_goes_along_later(queue, clock, worker, monkeypatch):
     ends, topic = worker.dispatcher._ends, worker.dispatcher.topics["t"]
     topic.done = 3
     ends.work(clock.wall())
     assert kept(queue) == {}
     clock.advance(31)
-    with monkeypatch.context() as away:
-        away.setattr(queue.store, "apply", Mock(side_effect=StoreAway("it is away")))
-        with pytest.raises(StoreAway):
-            ends.work(clock.wall())
+    work_away(worker, monkeypatch)
     topic.done = 2
     clock.advance(31)
     ends.work(clock.wall())
@@ -103,15 +112,9 @@ def test_what_a_store_that_was_away_did_not_take_goes_along_later(queue, clock, 
 
 
 def test_what_a_store_that_was_away_did_not_take_is_kept_at_the_end_though_nothing_ended_since(
-    queue, clock, monkeypatch
+    queue, clock, worker, monkeypatch
 ):
-    queue.handler("t")(lambda job: None)
-    worker = Worker(queue)
-    ends = worker.dispatcher._ends
     worker.dispatcher.topics["t"].done = 3
-    with monkeypatch.context() as away:
-        away.setattr(queue.store, "apply", Mock(side_effect=StoreAway("it is away")))
-        with pytest.raises(StoreAway):
-            ends.work(clock.wall(), last=True)
-    ends.work(clock.wall(), last=True)
+    work_away(worker, monkeypatch, last=True)
+    worker.dispatcher._ends.work(clock.wall(), last=True)
     assert kept(queue)["t"] == Ends(3)

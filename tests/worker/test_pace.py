@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from pywheel import JobQueue, Limit, ManualClock, Worker
+from pywheel import JobQueue, Limit, Worker
 from pywheel.events import StoreFailed
 from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Claim
@@ -15,14 +15,14 @@ from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
 from pywheel.worker.completer import SOON
 from tests.jobs.waiting import until, working
-from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
+from tests.worker.simulated_worker import CalmWorld, SimulatedWorker
 
 
 class Slow(CalmWorld):
     """A world whose store takes `seconds` for each step; it notes how much it was asked for."""
 
     def __init__(self):
-        super().__init__(JobQueue(FaultyStore(open_store("memory:", clock=ManualClock(wall=NOW)), self.fault)))
+        super().__init__(fault=self.fault)
         self.seconds = 0.0
         self.asked, self.acked = [], []
 
@@ -99,9 +99,7 @@ def test_a_job_that_is_committed_after_others_that_are_due_later_begins_at_once_
     job = world.queue.job("limited", key="b:1")
     world.queue.put_many([job._replace(delay=None, due=world.clock.wall() - 400)])
     world.late.clear()
-    for _ in range(40):
-        world.clock.advance(timedelta(seconds=0.05))
-        worker.turn()
+    world.pass_time(2_000, worker, step=50)
     assert world.late
     assert world.late[0] < 1_000
 
@@ -125,9 +123,7 @@ def test_a_drain_gives_back_at_once_what_waits_in_a_pool(world):
     world.queue.handler("u", concurrency=10)(print)
     world.queue.put_many([world.queue.job("u") for _ in range(1_000)])
     worker = SimulatedWorker(world, ("u",))
-    for _ in range(5):  # it is quick, and so claims ahead
-        worker.turn()
-        world.clock.advance(timedelta(milliseconds=1))
+    world.pass_time(5, worker, step=1)  # it is quick, and so claims ahead
     world.takes = 3_600
     worker.turn()
     waiting = [lease.job.id for lease in worker.unstarted()]

@@ -81,28 +81,6 @@ def test_a_failing_job_climbs_its_ladder_and_dies_with_its_last_error(live_queue
     assert metrics.counters["dead", "t"] == 1
 
 
-@pytest.mark.parametrize("kind", ["plain", "coroutine", "task"])
-def test_a_retry_function_decides_by_the_job_and_the_error(live_queue, kind):
-    seen = []
-
-    def retry(job, error):
-        seen.append((job.attempt, type(error)))
-        return None if isinstance(error, KeyError) else "1ms"
-
-    def fail(job):
-        raise ValueError if job.attempt < 3 else KeyError
-
-    async def afail(job):
-        fail(job)
-
-    register = live_queue.task if kind == "task" else live_queue.handler
-    register("t", retry=retry)(afail if kind == "coroutine" else fail)
-    with working(live_queue):
-        job = finished(live_queue, live_queue.put("t", {}))
-    assert (job.state, job.attempt, job.last_error) == (State.DEAD, 3, "KeyError")
-    assert seen == [(1, ValueError), (2, ValueError), (3, KeyError)]
-
-
 @pytest.mark.parametrize(
     ("where", "loop_factory"),
     [
