@@ -95,23 +95,6 @@ def done(queue, id):
     assert all(row.started >= job.due for row in (*earlier, last))
 
 
-def there_and_back(queue, program, step):
-    """Set the clock that the store goes by a day forward, two days back, and far ahead."""
-    soon, far = program.put(HOUR), program.put(2 * DAY)
-    done(queue, program.put())
-    step(DAY)
-    done(queue, soon)
-    for _ in range(2):
-        done(queue, program.put())
-        done(queue, program.put(0.3))
-        step(-DAY)
-    done(queue, program.put())
-    done(queue, program.put(0.3))
-    assert queue.get(far).state is State.DELAYED
-    step(5 * DAY)
-    done(queue, far)
-
-
 @pytest.fixture(params=["sqlite", *servers.STORES])
 def set_store(request, tmp_path, clock):
     """The address of an empty store by whose clock jobs are due, and the variables of a program on that host."""
@@ -130,9 +113,22 @@ def set_store(request, tmp_path, clock):
 
 @pytest.mark.stress
 def test_jobs_follow_the_clock_of_their_store(set_store, clock):
+    """It is set by a day forward, two days back, and far ahead."""
     url, variables = set_store
     with Program(url, **variables) as program, JobQueue(url) as queue:
-        there_and_back(queue, program, clock.step)
+        soon, far = program.put(HOUR), program.put(2 * DAY)
+        done(queue, program.put())
+        clock.step(DAY)
+        done(queue, soon)
+        for _ in range(2):
+            done(queue, program.put())
+            done(queue, program.put(0.3))
+            clock.step(-DAY)
+        done(queue, program.put())
+        done(queue, program.put(0.3))
+        assert queue.get(far).state is State.DELAYED
+        clock.step(5 * DAY)
+        done(queue, far)
 
 
 @pytest.mark.stress

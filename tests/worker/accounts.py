@@ -57,7 +57,7 @@ class Accounts:
         self.ends = {(line["id"], line["claims"]): line["wall"] for line in self.words["end"]}
         self.starved = union([(line["since"], line["wall"] + AFTER_STARVING) for line in self.words["starved"]])
         self.away = union([(line["since"], line["wall"] + AFTER_AWAY) for line in self.words["away"]])
-        self.lives = self._lives()
+        self._lives()
         self.held = union([(line["since"], line["wall"] + AFTER_HELD) for line in self.words["held"]])
         self.excused = union([*self.starved, *self.held, *self.away])
         self.silences = sorted(line["wall"] for word in ("kills", "dies", "stops") for line in self.words[word])
@@ -81,18 +81,22 @@ class Accounts:
     # ---- processes --------------------------------------------------------------------------------------------------
 
     def _lives(self):
-        lives = {line["pid"]: Life(line) for line in self.words["comes"] if "topics" in line}
+        self.lives = {line["pid"]: Life(line) for line in self.words["comes"] if "topics" in line}
         for word in ("ready", "drains", "kills", "dies", "stopped", "continues"):
             for line in self.words[word]:
-                life = lives.get(line.get("who", line["pid"]))
+                life = self.lives.get(line.get("who", line["pid"]))
                 if life is not None:
                     life.learn(line)
-        for id, found in self.starts.items():
-            for line in found:
-                if (life := lives.get(line["pid"])) is not None:
-                    end = self.ends.get((id, line["claims"]), NEVER)
-                    life.runs[line["topic"]].append((line["wall"], min(end, life.died)))
-        return lives
+        for _, line, _, life, end in self._began():
+            if life is not None:
+                life.runs[line["topic"]].append((line["wall"], min(end, life.died)))
+
+    def _began(self):
+        """Yield of each handler that began: the id, the line, its claim in the history, its process, and its end."""
+        for id, starts in self.starts.items():
+            for line in starts:
+                receipt = id, line["claims"]
+                yield id, line, self.attempts.get(receipt), self.lives.get(line["pid"]), self.ends.get(receipt, NEVER)
 
     # ---- what producers were told -----------------------------------------------------------------------------------
 
@@ -154,22 +158,18 @@ class Accounts:
     def _times(self):
         """Nothing begins before it is due, nor after a confirmed cancel."""
         dues, unsure = self._dues(), self._unsure()
-        for id, starts in self.starts.items():
-            for line in starts:
-                row = self.attempts.get((id, line["claims"]))
-                if line["wall"] + 1 < line["due"]:
-                    self.blame("early", f"job {id} began {line['due'] - line['wall']:.0f} ms before it was due")
-                if row is not None and row.started is not None and id not in unsure and dues[id]:
-                    # Before the first answer came, the first due time held already. One under way may hold.
-                    last = [due for told, _, due in dues[id] if told <= row.started or told == dues[id][0][0]][-1]
-                    due = min([last, *(due for told, asked, due in dues[id] if asked <= row.started < told)])
-                    if row.started + 2 < due:
-                        self.blame("early", f"job {id} was claimed {due - row.started:.0f} ms before it was due")
-                if line["wall"] > self.cancelled.get(id, NEVER):
-                    life = self.lives.get(line["pid"])
-                    if life is None or not life.stopped(row.started if row else 0, line["wall"]):
-                        late = line["wall"] - self.cancelled[id]
-                        self.blame("cancelled", f"job {id} began {late:.0f} ms after its cancel")
+        for id, line, row, life, _ in self._began():
+            if line["wall"] + 1 < line["due"]:
+                self.blame("early", f"job {id} began {line['due'] - line['wall']:.0f} ms before it was due")
+            if row is not None and row.started is not None and id not in unsure and dues[id]:
+                # Before the first answer came, the first due time held already. One under way may hold.
+                last = [due for told, _, due in dues[id] if told <= row.started or told == dues[id][0][0]][-1]
+                due = min([last, *(due for told, asked, due in dues[id] if asked <= row.started < told)])
+                if row.started + 2 < due:
+                    self.blame("early", f"job {id} was claimed {due - row.started:.0f} ms before it was due")
+            late = line["wall"] - self.cancelled.get(id, NEVER)
+            if late > 0 and (life is None or not life.stopped(row.started if row else 0, line["wall"])):
+                self.blame("cancelled", f"job {id} began {late:.0f} ms after its cancel")
 
     def _dues(self):
         """Return for each job when an answer came, when it was asked for, and the earliest due time by it, in order."""
@@ -194,19 +194,17 @@ class Accounts:
 
     def _claims(self):
         """Each delivery but the last ended as a failed attempt or a lost claim, and only then came the next."""
-        for id, starts in self.starts.items():
-            rows = self.history.get(id, [])
-            seen = set()
-            for line in starts:
-                if line["claims"] in seen:
-                    self.blame("twice", f"claim {line['claims']} of job {id} began twice")
-                seen.add(line["claims"])
-                row = self.attempts.get((id, line["claims"]))
-                if row is None:
-                    self.blame("unexpected", f"job {id} began without a claim: {line}")
-                    continue
-                self._run(id, line, row)
-            for one, after in pairwise(rows):
+        seen = set()
+        for id, line, row, life, end in self._began():
+            if (id, line["claims"]) in seen:
+                self.blame("twice", f"claim {line['claims']} of job {id} began twice")
+            seen.add((id, line["claims"]))
+            if row is None:
+                self.blame("unexpected", f"job {id} began without a claim: {line}")
+            else:
+                self._run(id, line, row, life, end)
+        for id in self.starts:
+            for one, after in pairwise(self.history.get(id, [])):
                 if one.outcome is Outcome.DONE or one.ended is None:
                     self.blame("twice", f"job {id} was claimed again after {one}")
                 elif after.started is not None and after.started + self._early(one, after) < one.ended:
@@ -217,9 +215,7 @@ class Accounts:
         free_at_once = one.outcome in (Outcome.RELEASED, Outcome.LOST)
         return BEGUN + self._kept(after.started, one.ended) if free_at_once else 0
 
-    def _run(self, id, line, row):
-        life = self.lives.get(line["pid"])
-        end = self.ends.get((id, line["claims"]), NEVER)
+    def _run(self, id, line, row, life, end):
         if row.outcome is Outcome.RELEASED and (life is None or life.told_to_go > row.ended):
             self.blame("released", f"job {id} was given back while its handler ran: {row}")
         self._begins_in_time(id, line, row, life)
@@ -278,20 +274,17 @@ class Accounts:
     def _limits(self):
         """No more of a group run at once than its limit says, at any moment."""
         claims, runs = defaultdict(list), defaultdict(list)
-        for id, starts in self.starts.items():
-            for line in starts:
-                row = self.attempts.get((id, line["claims"]))
-                if line["topic"] != LIMITED or row is None or ":" not in (line["key"] or ""):
-                    continue
-                life = self.lives.get(line["pid"])
-                end = min(self.ends.get((id, line["claims"]), NEVER), row.ended or NEVER, life.died if life else NEVER)
-                if row.outcome is Outcome.LOST and life is not None:
-                    # Stopped within a transaction that renews a lease, it commits that when it goes on: until then
-                    # others see the lease before.
-                    end = min([end, *(since for since, until in life.stops if line["wall"] < until and since < end)])
-                group = line["key"].partition(":")[0]
-                runs[group].append((line["wall"], end))
-                claims[group].append((row.started, (row.ended or NEVER) + FREED))
+        for _, line, row, life, end in self._began():
+            if line["topic"] != LIMITED or row is None or ":" not in (line["key"] or ""):
+                continue
+            end = min(end, row.ended or NEVER, life.died if life else NEVER)
+            if row.outcome is Outcome.LOST and life is not None:
+                # Stopped within a transaction that renews a lease, it commits that when it goes on: until then others
+                # see the lease before.
+                end = min([end, *(since for since, until in life.stops if line["wall"] < until and since < end)])
+            group = line["key"].partition(":")[0]
+            runs[group].append((line["wall"], end))
+            claims[group].append((row.started, (row.ended or NEVER) + FREED))
         for group, found in runs.items() if self.keeps_limits else ():
             for begin, end in crowded(found, LIMIT + 1):
                 self.blame("limit", f"more than {LIMIT} of {group} ran from {begin:.0f} for {end - begin:.1f} ms")
@@ -302,27 +295,22 @@ class Accounts:
         paused = defaultdict(list)
         for line in self.words["resumes"]:
             paused[line["topic"]].append((line["asked"], line["wall"]))
-            starts = [start for starts in self.starts.values() for start in starts if start["topic"] == line["topic"]]
-            for start in starts:
-                life = self.lives.get(start["pid"])
-                hears = life is not None and not life.stopped(line["asked"] - 5000, start["wall"])
-                if hears and line["paused"] < start["wall"] < line["resumed"]:
+            for id, start, _, life, _ in self._began():
+                if start["topic"] == line["topic"] and line["paused"] < start["wall"] < line["resumed"]:
                     since = start["wall"] - line["paused"]
-                    self.blame("paused", f"job {start['id']} began {since:.0f} ms after its topic was paused")
+                    if life is not None and not life.stopped(line["asked"] - 5000, start["wall"]):
+                        self.blame("paused", f"job {id} began {since:.0f} ms after its topic was paused")
         self.paused = {topic: union(intervals) for topic, intervals in paused.items()}
 
     def _innocents(self):
         """Check that a job that kills its process is dead after its attempts, and costs its neighbours few attempts."""
         hit = defaultdict(list)
-        for id, starts in self.starts.items():
-            for line in starts:
-                row, life = self.attempts.get((id, line["claims"])), self.lives.get(line["pid"])
-                if row is None or life is None or life.culprit in (None, id) or row.outcome is not Outcome.LOST:
-                    continue
-                # Who gets no processor may outlast its trial before it does any harm.
-                fair = self._kept(row.started, life.died) < TRIAL
-                if fair and self.ends.get((id, row.claim), NEVER) > life.died and row.ended >= life.died:
-                    hit[id, life.culprit].append(row)
+        for id, _, row, life, end in self._began():
+            if row is None or life is None or life.culprit in (None, id) or row.outcome is not Outcome.LOST:
+                continue
+            # Who gets no processor may outlast its trial before it does any harm.
+            if self._kept(row.started, life.died) < TRIAL and end > life.died and row.ended >= life.died:
+                hit[id, life.culprit].append(row)
         for (id, culprit), rows in hit.items():
             if len(rows) > HITS:
                 self.blame("innocent", f"job {id} lost {len(rows)} attempts to job {culprit}: {rows}")

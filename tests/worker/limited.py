@@ -1,18 +1,22 @@
-"""Processes that work under a limit and are killed, and the accounting afterwards."""
+"""Processes that work under a limit and are killed, and the accounting afterwards.
+
+As a program it is one of these workers, which notes each start and end of a handler.
+
+usage: limited.py URL LEDGER LIMIT
+"""
 
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-from pywheel import JobQueue
+from pywheel import Fixed, JobQueue, Worker
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
-from tests.worker.ledger import lines
+from tests.worker.intervals import crowded
+from tests.worker.ledger import Pen, lines
 
 __all__ = ["most_at_once"]
 
-CHILD = Path(__file__).parent / "limited_worker.py"
 JOBS = 60
 KILLS = 3
 
@@ -25,7 +29,7 @@ def most_at_once(url, folder, limit):
     queue.put_many(queue.job("t") for _ in range(JOBS))
 
     def worker():
-        return subprocess.Popen([sys.executable, str(CHILD), url, str(path), str(limit)], env=environment())
+        return subprocess.Popen([sys.executable, __file__, url, str(path), str(limit)], env=environment())
 
     workers = [worker() for _ in range(3)]
     try:
@@ -48,14 +52,26 @@ def most_at_once(url, folder, limit):
 
 def _most(told):
     ends = {(line["id"], line["claims"]): line["wall"] for line in told["end"]}
-    changes = []
-    for line in told["start"]:
-        receipt = (line["id"], line["claims"])
-        # Beyond its lease a handler has its place no more: it was killed, or had no turn on a busy machine.
-        changes += [(line["wall"], 1), (min(ends.get(receipt, line["until"]), line["until"]), -1)]
-    most = running = 0
-    for _, change in sorted(changes):
-        running += change
-        most = max(most, running)
-    assert time.time() * 1000 > max(when for when, _ in changes)
-    return most
+    # Beyond its lease a handler has its place no more: it was killed, or had no turn on a busy machine.
+    runs = [
+        (line["wall"], min(ends.get((line["id"], line["claims"]), line["until"]), line["until"]))
+        for line in told["start"]
+    ]
+    assert time.time() * 1000 > max(end for _, end in runs)
+    return max(most for most in range(JOBS) if most == 0 or crowded(runs, most))
+
+
+def work(url, path, limit):
+    pen, queue = Pen(path, "worker"), JobQueue(url)
+
+    @queue.handler("t", concurrency=4, ttr="600ms", retry=Fixed("1ms", attempts=1000), limit=int(limit))
+    def handle(job):
+        pen.note("start", id=job.id, claims=job.claims, until=job.lease_until)
+        time.sleep(0.02)
+        pen.note("end", id=job.id, claims=job.claims)
+
+    Worker(queue, grace=5).run()
+
+
+if __name__ == "__main__":
+    work(*sys.argv[1:])

@@ -132,26 +132,12 @@ def test_jobs_that_could_not_start_spend_no_attempt(store, blocked, policy):
             assert last.attempt <= 1 + lost
 
 
-@pytest.fixture
-def refused(monkeypatch):
-    """Let the first five starts of a thread of this name fail; return a function of the name that gives the tries."""
-    start, tries = threading.Thread.start, []
-
-    def refuse(name):
-        def started(thread):
-            if thread.name == name and len(tries) < 5:
-                tries.append(thread)
-                raise RuntimeError("can't start new thread")
-            start(thread)
-
-        monkeypatch.setattr(threading.Thread, "start", started)
-        return tries
-
-    return refuse
+def first_five(tries):
+    return len(tries) < 5
 
 
-def test_a_worker_without_threads_says_so_once(store, refused, caplog):
-    tries = refused("pywheel-handlers")
+def test_a_worker_without_threads_says_so_once(store, refuse_threads, caplog):
+    tries = refuse_threads("pywheel-handlers", first_five)
     queue = JobQueue(store)
     queue.handler("t", ttr=1)(plain)
     with working(queue):
@@ -160,8 +146,8 @@ def test_a_worker_without_threads_says_so_once(store, refused, caplog):
     assert sum("no thread" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_a_loop_that_gets_no_thread_begins_when_it_gets_one(store, refused):
-    tries = refused("pywheel-loop")
+def test_a_loop_that_gets_no_thread_begins_when_it_gets_one(store, refuse_threads):
+    tries = refuse_threads("pywheel-loop", first_five)
     queue = JobQueue(store)
     queue.handler("t", ttr=1, retry=Fixed(0, attempts=1))(swift)
     with working(queue):

@@ -65,14 +65,14 @@ def test_what_is_due_longest_has_the_next_place(live_queue):
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_backlog_of_one_topic_starves_no_other(live_queue, concurrency):
     held = Held(live_queue, "backlog", "b", "c")
-    live_queue.put_many(live_queue.job("backlog") for _ in range(500))
+    live_queue.put_many(live_queue.job("backlog") for _ in range(150))
     with working(live_queue, concurrency=concurrency):
         until(lambda: held.running == concurrency)
         others = [live_queue.put(topic) for topic in "bcbc"]
         held.let_go()
         for id in others:
             finished(live_queue, id)
-        until(lambda: live_queue.topics.counts()["backlog"].done == 500)
+        until(lambda: live_queue.topics.counts()["backlog"].done == 150)
     last = max(place for place, job in enumerate(held.begun) if job.topic != "backlog")
     assert last < 30, "they waited for the backlog"
 
@@ -143,7 +143,7 @@ def test_a_large_backlog_of_a_slow_topic_does_not_hold_up_another(live_queue):
     live_queue.handler("slow", concurrency=2)(lambda job: gate.wait(0.01))
     live_queue.handler("quick")(lambda job: None)
     with working(live_queue) as worker:
-        for _ in range(10):
+        for _ in range(5):
             live_queue.put_many(live_queue.job("slow") for _ in range(1_000))
         for n in range(50):
             assert finished(live_queue, live_queue.put("quick", n, delay=0.01)).state is State.DONE

@@ -175,20 +175,11 @@ def test_a_death_is_told_though_the_store_fails_once_it_was_taken_from_there(liv
     assert sorted(seen) == ids
 
 
-def test_deaths_are_told_though_the_system_had_no_thread_when_they_came(queue, monkeypatch):
-    seen, refused = [], []
-    start = threading.Thread.start
-
-    def fails(thread):
-        if thread.name == "pywheel-deaths" and not ended:
-            refused.append(thread)
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    ended = []
+def test_deaths_are_told_though_the_system_had_no_thread_when_they_came(queue, refuse_threads):
+    seen, ended = [], []
     queue.on_dead(lambda job: seen.append(job.id))
     queue.handler("t")(lambda job: 1 / 0)
-    monkeypatch.setattr(threading.Thread, "start", fails)
+    refused = refuse_threads("pywheel-deaths", lambda _: not ended)
     with working(queue) as worker:
         until(lambda: refused)
         id = queue.put("t", max_attempts=1)

@@ -1,7 +1,6 @@
 """One way to run a handler, in threads and in tasks."""
 
 import asyncio
-import threading
 from contextlib import contextmanager
 
 import pytest
@@ -94,16 +93,11 @@ def test_a_tick_that_may_not_run_has_no_span(run):
 
 
 @pytest.mark.parametrize("job", [TICK, JOB._replace(expires=1)], ids=["tick", "expires"])
-def test_a_job_is_given_back_unspent_if_there_is_no_thread_to_ask_whether_it_may_run(monkeypatch, job):
-    def start(thread):
-        if thread.name.startswith("asyncio"):
-            raise RuntimeError("can't start new thread")
-        starts(thread)
-
-    ran, starts = [], threading.Thread.start
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
-        ended = in_task(Execution(ran.append, None), job)
+def test_a_job_is_given_back_unspent_if_there_is_no_thread_to_ask_whether_it_may_run(refuse_threads, job):
+    ran, free = [], []
+    refuse_threads("asyncio", lambda _: not free)
+    ended = in_task(Execution(ran.append, None), job)
     assert (type(ended.error), ran) == (NotNow, [])
+    free.append(True)
     assert in_task(Execution(ran.append, None), job) == Ended()
     assert ran == [job]

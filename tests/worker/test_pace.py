@@ -1,6 +1,5 @@
 """A slow store is asked for fewer jobs at once: claimed jobs must begin before they are due for others."""
 
-import threading
 import time
 from datetime import timedelta
 from itertools import pairwise
@@ -15,6 +14,7 @@ from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
 from pywheel.worker.completer import SOON
 from tests.jobs.waiting import until, working
+from tests.worker.held import Held
 from tests.worker.simulated_worker import CalmWorld, SimulatedWorker
 
 
@@ -136,7 +136,7 @@ def test_a_drain_gives_back_at_once_what_waits_in_a_pool(world):
 @pytest.mark.stress
 def test_a_worker_that_drains_does_not_press_a_store_that_is_away():
     """It tries as seldom as one that works, and its pauses begin once its listeners have been told."""
-    tries, going_on = [], threading.Event()
+    tries = []
     store = FaultyStore(open_store("memory:"))
 
     def noted(event):
@@ -145,22 +145,16 @@ def test_a_worker_that_drains_does_not_press_a_store_that_is_away():
             tries.append(time.monotonic())
 
     with JobQueue(store, listeners=[noted]) as queue:
-        began = threading.Event()
-
-        @queue.handler("t")
-        def handle(job):
-            began.set()
-            going_on.wait(60)
-
+        held = Held(queue, "t")
         queue.put("t")
         worker = Worker(queue, grace=60)
         worker.start()
-        began.wait(60)
+        until(lambda: held.begun)
         store.away = True
         worker.stop()
         until(lambda: len(tries) >= 5)
         store.away = False
-        going_on.set()
+        held.let_go()
         assert worker.join(60)
     for number, (earlier, later) in enumerate(pairwise(tries[:5])):
         assert later - earlier >= 0.5 * 0.05 * 2**number

@@ -1,12 +1,21 @@
 """Handlers at work, on the real clock."""
 
 import asyncio
+import logging
+import signal
+import sys
 import threading
+from itertools import count
+from unittest.mock import Mock
 
 import pytest
 
-from pywheel import BadOption, EventLoop, Fixed, Ladder, NotNow, Supervisor, Worker
+from pywheel import BadOption, EventLoop, Fixed, JobQueue, Ladder, NotNow, Supervisor, Worker
 from pywheel.jobs import Counts, Outcome, State
+from pywheel.jobs.commands import Expired
+from pywheel.testing import FaultyStore
+from pywheel.worker.dispatcher import Dispatcher
+from pywheel.worker.leases import Quarantine
 from tests.jobs.waiting import finished, state, until, working
 from tests.worker.held import Held
 
@@ -128,6 +137,110 @@ def test_a_full_pool_leaves_jobs_in_the_store(live_queue):
         until(lambda: live_queue.topics.counts()["t"].done == 20)
 
 
+# ---- leases ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_longer_than_its_ttr_loses_its_job_and_the_winner_stands(live_queue, metrics):
+    gate = threading.Event()
+
+    @live_queue.handler("t", ttr=1, concurrency=4, retry=Fixed("300ms", attempts=3))
+    def handle(job):
+        if job.attempt == 1:
+            gate.wait(60)
+
+    with working(live_queue):
+        id = live_queue.put("t")
+        assert finished(live_queue, id).attempt == 2
+        gate.set()
+        until(lambda: metrics.counters["lease_lost", "t"] == 1)
+    lost, done = live_queue.jobs.history(id)
+    assert (lost.outcome, done.outcome) == (Outcome.LOST, Outcome.DONE)
+    assert done.started - lost.ended >= 300  # as the policy says
+
+
+def test_a_handler_may_keep_its_lease_for_as_long_as_it_runs(queue, clock):
+    @queue.handler("t", ttr=600, keep_lease=True)
+    def handle(job):
+        for _ in range(3):
+            before = queue.get(job).lease_until
+            clock.advance(400)
+            queue.put("other")  # which wakes the worker
+            until(lambda: queue.get(job).lease_until > before)  # noqa: B023
+
+    queue.handler("other")(lambda job: None)
+    with working(queue):
+        job = finished(queue, queue.put("t"))
+    assert (job.state, job.attempt) == (State.DONE, 1)
+
+
+def test_a_handler_may_touch_its_job(queue, clock):
+    @queue.handler("t", ttr=600)
+    def handle(job):
+        assert queue.touch(job, "1h")
+        clock.advance(1_200)
+        finished(queue, queue.put("other"))  # the worker has looked at its leases since
+
+    queue.handler("other")(lambda job: None)
+    with working(queue):
+        job = finished(queue, queue.put("t"))
+    assert (job.state, job.attempt) == (State.DONE, 1)
+
+
+def test_a_suspects_probation_counts_from_the_answer_to_its_claim():
+    quarantine, suspect = Quarantine(), Mock(claimed=10.0, ttr=60_000)
+    suspect.job.attempt = 2
+    assert quarantine.room(13.0) == 1
+    quarantine.begin(suspect, 13.0)  # the answer was under way for three seconds
+    assert quarantine.room(13.2) == 0
+    assert quarantine.free_at(13.2) == 13.25
+    assert quarantine.room(13.3) == 1
+
+
+# ---- a store that goes away -----------------------------------------------------------------------------------------
+
+
+def test_a_worker_survives_a_store_that_goes_away_and_keeps_its_acks(live_queue, metrics, caplog):
+    store = FaultyStore(live_queue.store)
+    queue = JobQueue(store, listeners=[metrics])
+    held = Held(queue, "t")
+    with working(queue):
+        id = live_queue.put("t")
+        until(lambda: held.begun)
+        with caplog.at_level(logging.CRITICAL, "pywheel.jobs"):
+            store.away = True
+            held.let_go()
+            until(lambda: metrics.counters["store_error", ""] >= 2)
+            assert state(live_queue, id) is State.RUNNING
+            store.away = False
+            job = finished(live_queue, id)
+        assert (job.state, job.attempt) == (State.DONE, 1)
+        finished(live_queue, live_queue.put("t"))
+
+
+def test_thousands_of_lost_leases_are_ended_without_a_look_round_in_between(queue, clock, monkeypatch):
+    """A look is made a few times a second: the last ones would be due again only after a while."""
+    ended, apply, look = [], queue.store.apply, Dispatcher._look_round
+
+    def applied(commands):
+        outcomes = apply(commands)
+        ended.extend(outcome.ended for outcome in outcomes if isinstance(outcome, Expired))
+        return outcomes
+
+    monkeypatch.setattr(queue.store, "apply", applied)
+    monkeypatch.setattr(Dispatcher, "_look_round", lambda *words: None if any(ended) else look(*words))
+    queue.handler("t", retry=Fixed(0, attempts=9))(lambda job: None)
+    queue.put_many([queue.job("x") for _ in range(900)])
+    queue.reserve("x", 900)
+    clock.advance(1)
+    id = queue.put("t")
+    queue.reserve("t")
+    clock.advance(120)
+    with working(queue):
+        until(lambda: sum(ended) == 901)
+        clock.advance(60)
+        assert finished(queue, id).state == State.DONE
+
+
 # ---- not now ---------------------------------------------------------------------------------------------------------
 
 REFUSED = 3
@@ -177,15 +290,6 @@ def told_to_stop(queue, begun, grace):
     return ids, worker
 
 
-def test_a_drain_lets_handlers_finish_and_gives_back_what_was_not_started(live_queue):
-    held = Held(live_queue, "t", concurrency=1)
-    ids, worker = told_to_stop(live_queue, held.begun, grace=60)
-    held.let_go()
-    assert worker.join(60)
-    jobs = [live_queue.get(id) for id in ids]
-    assert sorted((job.state, job.attempt) for job in jobs) == [(State.DELAYED, 0)] * 4 + [(State.DONE, 1)]
-
-
 def test_a_thread_that_runs_beyond_the_grace_keeps_its_job_and_settles_it_itself(live_queue):
     """Given back, it would run twice at once with a valid lease: nobody can stop a thread."""
     held = Held(live_queue, "t", concurrency=1)
@@ -220,6 +324,69 @@ def test_a_worker_works_once(live_queue):
                 begin()
     with pytest.raises(RuntimeError, match="a Worker works once"):
         worker.start()
+
+
+# ---- signals that come in the middle of the handling of a signal, at each step of it ---------------------------------
+
+
+def with_a_call_at_step(number, call, intruder):
+    """Run `call`, and `intruder` once within it, before its line `number`. Return whether it has so many lines."""
+    left = number
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                intruder()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return left <= 0
+
+
+@pytest.fixture
+def program(live_queue):
+    live_queue.handler("t")(print)
+    return live_queue
+
+
+def test_term_signals_that_come_together_leave_a_supervised_worker_its_grace(program):
+    for number in count(1):
+        worker = Worker(program, grace=30)
+        reached = with_a_call_at_step(number, worker.retire, worker.retire)
+        assert worker._stopping
+        assert worker.grace == 30
+        worker.run()
+        if not reached:
+            break
+    assert number > 2
+
+
+def test_a_signal_at_any_step_of_a_wait_ends_it(program):
+    """An Event that a signal handler sets may be locked by the very thread that waits for it."""
+    worker = Worker(program)
+    before = signal.signal(signal.SIGUSR1, lambda *_: worker._notifier.wake())
+    try:
+        for number in count(1):
+            if not with_a_call_at_step(
+                number, lambda: worker._notifier.wait(0.01), lambda: signal.raise_signal(signal.SIGUSR1)
+            ):
+                break
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        worker.stop()
+        worker.run()
+    assert number > 2
+
+
+# ---- what makes no sense ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
