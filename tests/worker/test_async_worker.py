@@ -268,11 +268,11 @@ def given_back(queue, slow, id):
 
 
 async def alone(queue):
-    await AsyncWorker(queue).run()
+    await AsyncWorker(queue, grace="1h").run()
 
 
 async def block(queue):
-    async with AsyncWorker(queue):
+    async with AsyncWorker(queue, grace="1h"):
         await asyncio.Event().wait()
 
 
@@ -480,7 +480,7 @@ async def test_it_takes_no_signal_unless_it_is_asked_to(aqueue, slow):
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_signal_drains_and_a_second_one_ends_the_grace(aqueue, slow, loop):
     async def main():
-        worker = AsyncWorker(aqueue)
+        worker = AsyncWorker(aqueue, grace="1h")
         running = asyncio.create_task(worker.run(signals=True))
         id = await begun(aqueue, slow)
         signal.raise_signal(signal.SIGTERM)

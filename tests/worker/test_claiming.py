@@ -10,6 +10,7 @@ from pywheel.jobs.commands import Announce, Claim, Claimed, ClaimPolicy, Expire,
 from pywheel.jobs.job import SHARDS, SLICE, Due
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import Filter, GetNextLease, ListJobs, ListTopics
+from pywheel.stores.ownership import ALL
 from pywheel.worker.leases import Lease
 from tests.asked import when_asked
 from tests.often import often
@@ -127,6 +128,16 @@ def test_a_priority_that_a_worker_has_not_heard_of_is_found_when_its_owner_canno
     setattr(owner, lost, 1e9)
     stage.work(workers, 40)
     assert len(stage.begun) == 1
+
+
+def test_a_worker_owns_all_shards_of_a_topic_that_it_handles_alone(stage):
+    """Ownership among all workers would leave half of each topic's jobs to one that has no handler for it."""
+    for topic in "ab":
+        stage.handler(topic)
+    workers = [SimulatedWorker(stage, topics) for topics in ("a", "ab")]
+    stage.work(workers, 30)
+    [a, _], [both_a, both_b] = ([w.dispatcher._membership.shards(topic) for topic in "ab"] for w in workers)
+    assert (both_b, a | both_a, a & both_a) == (ALL, ALL, 0)
 
 
 def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, monkeypatch):
