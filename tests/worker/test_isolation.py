@@ -343,7 +343,7 @@ import os
 from views import queue
 from pywheel import Worker
 if __name__ == "__main__":
-    queue.use(f"sqlite:///{os.environ['SHOP_FOLDER']}/jobs.db")
+    queue.use("sqlite:///" + os.environ["SHOP_FOLDER"] + "/jobs.db")
     Worker({}).run()
 """
 

@@ -336,11 +336,17 @@ def test_a_program_of_thousands_of_topics_is_up(tmp_path, monkeypatch):
     assert supervisor.about["topics"][-1] == "…"
 
 
-def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monkeypatch):
+@pytest.fixture
+def supervise(shop, monkeypatch):
+    """Give a function that makes a supervisor of one worker in this process."""
     monkeypatch.chdir(HERE)
     for name, value in shop.environment().items():
         monkeypatch.setenv(name, value)
-    supervisor = Supervisor("supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/other.db", topics={"t"})
+    return lambda **options: Supervisor("supervised_shop:queue", 1, **options)
+
+
+def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, supervise):
+    supervisor = supervise(store=f"sqlite:///{shop.folder}/other.db", topics={"t"})
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:
@@ -373,10 +379,8 @@ def test_a_program_that_kills_each_process_that_imports_it_ends_it(shop):
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
-def test_the_store_stands_in_no_command_line_as_it_may_have_a_password(shop, monkeypatch):
-    monkeypatch.setenv("SHOP_FOLDER", str(shop.folder))
-    monkeypatch.chdir(HERE)
-    supervisor = Supervisor("supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/s3cret.db")
+def test_the_store_stands_in_no_command_line_as_it_may_have_a_password(shop, supervise):
+    supervisor = supervise(store=f"sqlite:///{shop.folder}/s3cret.db")
     told = []
 
     def look():
