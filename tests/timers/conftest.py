@@ -2,12 +2,28 @@
 
 import asyncio
 import gc
+import inspect
 import sys
+from functools import partial
 
 import pytest
 
 from tests.implementations import CORES, load_package
 from tests.jobs.waiting import LIMIT
+from tests.timers.loops import make_loop
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine in the one loop among its fixtures."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    fixtures = pyfuncitem.funcargs
+    [loop] = {each for each in fixtures.values() if isinstance(each, asyncio.AbstractEventLoop)}
+    test = pyfuncitem.obj(**{name: fixtures[name] for name in pyfuncitem._fixtureinfo.argnames})
+    plain = "foreign" in fixtures and type(loop).__module__.partition(".")[0] != "tests"  # nobody counts its timers
+    loop.run_until_complete(asyncio.wait_for(test, LIMIT) if plain else test)
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -45,22 +61,17 @@ def timers(pywheel, clock):
 @pytest.fixture(params=["EventLoop", "asyncio", "uvloop"])
 def each_loop(request, pywheel):
     """A loop of each kind."""
-    if request.param == "EventLoop":
-        loop = pywheel.EventLoop()
-    elif request.param == "asyncio":
-        loop = asyncio.SelectorEventLoop()
-    else:
-        loop = pytest.importorskip("uvloop").new_event_loop()
+    loop = make_loop(pywheel, request.param)
     yield loop
     loop.close()
 
 
 @pytest.fixture(params=["plain", "debug"])
-def run_each(request, each_loop):
-    """Return the function that runs a coroutine on that loop, in debug mode or not."""
+def each_way(request, each_loop):
+    """That loop, in debug mode or not."""
     each_loop.set_debug(request.param == "debug")
     each_loop.slow_callback_duration = 1_000
-    return each_loop.run_until_complete
+    return each_loop
 
 
 @pytest.fixture
@@ -73,28 +84,17 @@ def loop(pywheel, clock):
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def foreign(request):
-    """A loop that is not ours: asyncio's and uvloop's."""
-    uses_uvloop = request.param == "uvloop"
-    factory = pytest.importorskip("uvloop").new_event_loop if uses_uvloop else asyncio.new_event_loop
+    """A loop that is not ours: asyncio's and uvloop's, or of the class that a test names instead."""
+    factory = request.param if callable(request.param) else partial(make_loop, None, request.param)
     with asyncio.Runner(loop_factory=factory) as runner:
         yield runner.get_loop()
 
 
 @pytest.fixture
-def run(foreign):
-    """Run a coroutine function in that loop."""
-    return lambda main, *arguments: foreign.run_until_complete(asyncio.wait_for(main(*arguments), LIMIT))
-
-
-@pytest.fixture
-def run_ours(pywheel):
-    """Run a coroutine in a new EventLoop."""
-
-    def run(coroutine):
-        with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
-            return runner.run(asyncio.wait_for(coroutine, LIMIT))
-
-    return run
+def ours(pywheel):
+    """An EventLoop on the clock of the system."""
+    with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
+        yield runner.get_loop()
 
 
 @pytest.fixture

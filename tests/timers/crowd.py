@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from tests.jobs.waiting import LIMIT
 
+GUARD = 30  # seconds after which a test fails instead of hanging; less than a driver's thread ever sleeps
+
 
 @contextmanager
 def restless():
@@ -65,3 +67,23 @@ class Crowd:
             if isinstance(result, BaseException):
                 raise result
         return results
+
+
+def flush(driver):
+    """Return when a driver with a thread has run all that was due before."""
+    done = threading.Event()
+    driver.call_later(0, done.set)
+    assert done.wait(GUARD)
+
+
+class Hold:
+    """A callback that lets such a driver go on when the test says so."""
+
+    def __init__(self, driver):
+        self.entered, self.leave = threading.Event(), threading.Event()
+        driver.call_later(0, self)
+        assert self.entered.wait(LIMIT)
+
+    def __call__(self):
+        self.entered.set()
+        assert self.leave.wait(LIMIT)

@@ -3,9 +3,18 @@
 import asyncio
 import selectors
 
+import pytest
+
 
 def nothing(*_):
     """A callback."""
+
+
+def make_loop(pywheel, kind):
+    """Return a new loop: EventLoop, asyncio's, or uvloop's."""
+    if kind == "EventLoop":
+        return pywheel.EventLoop()
+    return asyncio.SelectorEventLoop() if kind == "asyncio" else pytest.importorskip("uvloop").new_event_loop()
 
 
 def turn(loop):
@@ -31,3 +40,13 @@ async def sleep(driver, seconds):
     done = asyncio.Event()
     driver.call_later(seconds, done.set)
     await done.wait()
+
+
+class Told:
+    """A clock that shows the nanoseconds that it was told, and may go back."""
+
+    def __init__(self, now=0):
+        self.now = now
+
+    def time_ns(self):
+        return self.now

@@ -5,10 +5,9 @@ import queue
 from functools import partial
 from types import SimpleNamespace
 
-import pytest
-
 from tests.jobs.waiting import until
 from tests.timers.crowd import Crowd
+from tests.timers.loops import make_loop
 
 
 def words(pywheel, kind):
@@ -122,7 +121,7 @@ class Tasks:
     """Has tasks wait for AsyncDelayQueues, in a loop of its own."""
 
     def __init__(self, pywheel, name):
-        self.loop = pytest.importorskip("uvloop").new_event_loop() if name == "uvloop" else asyncio.new_event_loop()
+        self.loop = make_loop(pywheel, name)
         self.make, self.ShutDown = partial(_made, watched_by_tasks(pywheel)), pywheel.QueueShutDown
         self.start = partial(TasksThatWait, self)
 

@@ -23,110 +23,80 @@ def q(make, clock):
     return make(clock=clock)
 
 
-def test_a_loop_that_wakes_too_early_is_asked_again_and_nobody_spins(make):
-    class Hasty(asyncio.SelectorEventLoop):
-        asked = 0
+class Hasty(asyncio.SelectorEventLoop):
+    asked = 0
 
-        def call_later(self, delay, callback, *args, context=None):
-            self.asked += 1
-            return super().call_later(delay - 0.0017 if delay > 0.005 else delay, callback, *args, context=context)
-
-    async def main():
-        q = make()
-        for _ in range(5):
-            begin = time.monotonic_ns()
-            q.put_nowait("a", 0.0109)
-            assert await q.get() == "a"
-            assert time.monotonic_ns() - begin >= 10_900_000
-        assert asyncio.get_running_loop().asked < 5 * 10
-        assert q.looks < 5 * 10
-
-    with asyncio.Runner(loop_factory=Hasty) as runner:
-        runner.run(main())
+    def call_later(self, delay, callback, *args, context=None):
+        self.asked += 1
+        return super().call_later(delay - 0.0017 if delay > 0.005 else delay, callback, *args, context=context)
 
 
-def test_a_loop_with_a_time_of_its_own_is_followed(pywheel):
-    class Manual(asyncio.SelectorEventLoop):
-        now = 5.0
-
-        def time(self):
-            return self.now
-
-    async def main():
-        loop = asyncio.get_running_loop()
-        q = pywheel.AsyncDelayQueue()
-        q.put_nowait("a", 7200)
-        (task,) = await start(1, q.get)
-        loop.now += 7199.9
-        await settle()
-        assert not task.done()
-        loop.now += 0.1
-        await settle()
-        assert task.result() == "a"
-
-    with asyncio.Runner(loop_factory=Manual) as runner:
-        runner.run(main())
+@pytest.mark.parametrize("foreign", [Hasty], indirect=True)
+async def test_a_loop_that_wakes_too_early_is_asked_again_and_nobody_spins(foreign, make):
+    q = make()
+    for _ in range(5):
+        begin = time.monotonic_ns()
+        q.put_nowait("a", 0.0109)
+        assert await q.get() == "a"
+        assert time.monotonic_ns() - begin >= 10_900_000
+    assert foreign.asked < 5 * 10
+    assert q.looks < 5 * 10
 
 
-def test_a_far_deadline_does_not_overflow_the_loops_timer(run, make):
-    async def main():
-        q = make()
-        q.put_nowait("in 140 years", 140 * 365 * 86_400)
-        (task,) = await start(1, q.get)
-        wait = q._alarm.handle().when() - asyncio.get_running_loop().time()
-        assert round(wait, 3) <= 86_400  # uvloop counts milliseconds, and a difference of floats is not exact
-        q.put_nowait("now")
-        assert await task == "now"
+class Manual(asyncio.SelectorEventLoop):
+    now = 5.0
 
-    run(main)
+    def time(self):
+        return self.now
 
 
-def test_a_clock_may_move_after_the_loop_was_closed(run, q, clock):
-    async def main():
-        q.put_nowait("a", 10)
-        (task,) = await start(1, q.get)
-        task.cancel()
+@pytest.mark.parametrize("foreign", [Manual], indirect=True)
+async def test_a_loop_with_a_time_of_its_own_is_followed(pywheel, foreign):
+    q = pywheel.AsyncDelayQueue()
+    q.put_nowait("a", 7200)
+    (task,) = await start(1, q.get)
+    foreign.now += 7199.9
+    await settle()
+    assert not task.done()
+    foreign.now += 0.1
+    await settle()
+    assert task.result() == "a"
 
-    run(main)
+
+async def test_a_far_deadline_does_not_overflow_the_loops_timer(foreign, make):
+    q = make()
+    q.put_nowait("in 140 years", 140 * 365 * 86_400)
+    (task,) = await start(1, q.get)
+    wait = q._alarm.handle().when() - foreign.time()
+    assert round(wait, 3) <= 86_400  # uvloop counts milliseconds, and a difference of floats is not exact
+    q.put_nowait("now")
+    assert await task == "now"
+
+
+def test_a_clock_may_move_after_the_loop_was_closed(q, clock):
+    q.put_nowait("a", 10)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(q.get(), 0))
     clock.advance(20)
     assert q.get_nowait() == "a"
 
 
-def test_an_item_for_later_wakes_nobody(run, q):
-    async def main():
-        tasks = await start(3, q.get)
-        looks = q.looks
-        q.put_nowait("a", 1000)
-        handle = q.put_nowait("b", 500)
-        await settle()
-        q.remove(handle)
-        await settle()
-        assert q.looks == looks
-        q.shutdown(immediate=True)
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    run(main)
-
-
-def test_the_loop_has_one_timer_for_a_queue_and_none_when_nobody_waits(run, make):
-    async def main():
-        q = make()
-        for number in range(100):
-            q.put_nowait(number, 1000 + number)
-        assert q._alarm.handle() is None
-        tasks = await start(3, q.get)
-        alarm = q._alarm.handle()
-        q.put_nowait("later", 5000)
-        assert q._alarm.handle() is alarm
-        assert not alarm.cancelled()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert alarm.cancelled()
-        assert q._alarm.handle() is None
-        assert not q._getters
-
-    run(main)
+async def test_the_loop_has_one_timer_for_a_queue_and_none_when_nobody_waits(foreign, make):
+    q = make()
+    for number in range(100):
+        q.put_nowait(number, 1000 + number)
+    assert q._alarm.handle() is None
+    tasks = await start(3, q.get)
+    alarm = q._alarm.handle()
+    q.put_nowait("later", 5000)
+    assert q._alarm.handle() is alarm
+    assert not alarm.cancelled()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert alarm.cancelled()
+    assert q._alarm.handle() is None
+    assert not q._getters
 
 
 def test_without_a_clock_nothing_can_be_put_before_a_loop_runs(pywheel):
@@ -136,105 +106,75 @@ def test_without_a_clock_nothing_can_be_put_before_a_loop_runs(pywheel):
     assert q.empty()
 
 
-def test_a_queue_belongs_to_one_loop(run, q):
-    async def main():
-        (task,) = await start(1, q.get)
-        task.cancel()
-
-    run(main)
+def test_a_queue_belongs_to_one_loop(q):
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(q.get(), 0.001))
     with pytest.raises(RuntimeError, match="another event loop"):
         asyncio.run(q.get())
 
 
-def test_cancelling_a_get_loses_no_item(run, q):
-    async def main():
-        first, second = await start(2, q.get)
-        q.put_nowait("a")  # which wakes the first,
-        first.cancel()  # too late
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        assert await second == "a"
-
-    run(main)
-
-
-def test_cancelling_a_get_that_was_not_woken_wakes_nobody(run, q):
-    async def main():
-        first, second, third = await start(3, q.get)
-        looks = q.looks
-        second.cancel()
-        q.put_nowait("a")
-        await settle()
-        assert done([first]) == ["a"]
-        assert second.cancelled()
-        assert q.looks == looks + 1
-        q.put_nowait("b")
-        assert await third == "b"
-
-    run(main)
+async def test_cancelling_a_get_that_was_not_woken_wakes_nobody(foreign, q):
+    first, second, third = await start(3, q.get)
+    looks = q.looks
+    second.cancel()
+    q.put_nowait("a")
+    await settle()
+    assert done([first]) == ["a"]
+    assert second.cancelled()
+    assert q.looks == looks + 1
+    q.put_nowait("b")
+    assert await third == "b"
 
 
-def test_a_get_that_times_out_leaves_the_line(run, q):
-    async def main():
-        (first,) = await start(1, q.get)
-        for _ in range(5):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0):
-                    await q.get()
-        assert len(q._getters) == 1
-        q.put_nowait("a")
-        assert await first == "a"
-
-    run(main)
+async def test_a_get_that_times_out_leaves_the_line(foreign, q):
+    (first,) = await start(1, q.get)
+    for _ in range(5):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await q.get()
+    assert len(q._getters) == 1
+    q.put_nowait("a")
+    assert await first == "a"
 
 
-def test_who_was_woken_for_an_item_that_somebody_else_took_is_still_the_first(run, q):
-    async def main():
-        tasks = await start(3, q.get)
-        q.put_nowait("a")
-        assert q.get_nowait() == "a"
-        await settle()
-        assert done(tasks) == []
-        for number in range(3):
-            q.put_nowait(number)
-        await settle()
-        assert done(tasks) == [0, 1, 2]
-
-    run(main)
+async def test_who_was_woken_for_an_item_that_somebody_else_took_is_still_the_first(foreign, q):
+    tasks = await start(3, q.get)
+    q.put_nowait("a")
+    assert q.get_nowait() == "a"
+    await settle()
+    assert done(tasks) == []
+    for number in range(3):
+        q.put_nowait(number)
+    await settle()
+    assert done(tasks) == [0, 1, 2]
 
 
-def test_who_is_woken_on_the_way_to_a_far_deadline_is_still_the_first(run, q, clock):
-    async def main():
-        tasks = await start(3, q.get)
-        q.put_nowait("a", 1000)
-        looks = q.looks
-        clock.advance(999)
-        await settle()
-        assert q.looks == looks + 1  # in vain
-        clock.advance(1)
-        await settle()
-        assert done(tasks) == ["a"]
-        assert tasks[0].done()
-        q.shutdown()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    run(main)
+async def test_who_is_woken_on_the_way_to_a_far_deadline_is_still_the_first(foreign, q, clock):
+    tasks = await start(3, q.get)
+    q.put_nowait("a", 1000)
+    looks = q.looks
+    clock.advance(999)
+    await settle()
+    assert q.looks == looks + 1  # in vain
+    clock.advance(1)
+    await settle()
+    assert done(tasks) == ["a"]
+    assert tasks[0].done()
+    q.shutdown()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_cancelling_a_put_leaves_its_room_to_the_next(run, make, clock):
-    async def main():
-        q = make(1, clock)
-        q.put_nowait("a")
-        first, second, third = await start(3, q.put, "more")
-        q.get_nowait()  # which wakes the first,
-        first.cancel()  # too late
-        third.cancel()
-        await settle()
-        assert (first.cancelled(), second.done(), third.cancelled()) == (True, True, True)
-        assert q.qsize() == 1
-        assert not q._putters
-
-    run(main)
+async def test_cancelling_a_put_leaves_its_room_to_the_next(foreign, make, clock):
+    q = make(1, clock)
+    q.put_nowait("a")
+    first, second, third = await start(3, q.put, "more")
+    q.get_nowait()  # which wakes the first,
+    first.cancel()  # too late
+    third.cancel()
+    await settle()
+    assert (first.cancelled(), second.done(), third.cancelled()) == (True, True, True)
+    assert q.qsize() == 1
+    assert not q._putters
 
 
 class Market:
@@ -279,18 +219,15 @@ class Market:
 
 
 @pytest.mark.parametrize("maxsize", [0, 3])
-def test_each_item_comes_out_once_and_not_early_whoever_is_cancelled(run, make, maxsize):
-    async def main():
-        q = make(maxsize)
-        market = Market(q)
-        consumers = [asyncio.create_task(market.consume()) for _ in range(4)]
-        await asyncio.gather(*map(market.produce, range(3)))
-        await q.join()
-        q.shutdown()
-        await asyncio.gather(*consumers)
-        assert q.empty()
-        assert len(set(market.put)) == len(market.put)
-        assert Counter(market.got + market.removed) == Counter(market.put)
-        assert (q._alarm.handle(), q._woken, len(q._getters), len(q._putters)) == (None, None, 0, 0)
-
-    run(main)
+async def test_each_item_comes_out_once_and_not_early_whoever_is_cancelled(foreign, make, maxsize):
+    q = make(maxsize)
+    market = Market(q)
+    consumers = [asyncio.create_task(market.consume()) for _ in range(4)]
+    await asyncio.gather(*map(market.produce, range(3)))
+    await q.join()
+    q.shutdown()
+    await asyncio.gather(*consumers)
+    assert q.empty()
+    assert len(set(market.put)) == len(market.put)
+    assert Counter(market.got + market.removed) == Counter(market.put)
+    assert (q._alarm.handle(), q._woken, len(q._getters), len(q._putters)) == (None, None, 0, 0)

@@ -1,13 +1,13 @@
 """Both delay queues, the one for threads and the one for asyncio, where nobody waits."""
 
-import copy
 import gc
-import pickle
 import weakref
 
 import pytest
 
+from tests.core.items import Item
 from tests.timers import queues
+from tests.timers.loops import Told
 
 
 @pytest.fixture(params=["DelayQueue", "AsyncDelayQueue"])
@@ -62,14 +62,8 @@ def test_an_item_comes_out_when_it_is_due_and_not_before(q, clock, words):
     assert q.qsize() == 0
 
 
-def test_a_clock_that_goes_back_loses_nothing(pywheel, words, drain):
-    class Shaky(pywheel.Clock):
-        now = 10**9
-
-        def time_ns(self):
-            return self.now
-
-    clock = Shaky()
+def test_a_clock_that_goes_back_loses_nothing(words, drain):
+    clock = Told(10**9)
     q = words.Queue(clock=clock)
     q.put_nowait("a", 1)
     q.put_nowait("b", 1)
@@ -114,10 +108,6 @@ def test_a_handle_must_be_an_int(q):
         with pytest.raises(TypeError, match="handle"):
             q.reschedule(handle, 1)
     assert q.ready() == 1
-
-
-class Item:
-    """Something that can be seen to be released."""
 
 
 # ---- room ------------------------------------------------------------------------------------------------------------
@@ -209,24 +199,13 @@ def test_a_cycle_through_a_queue_is_collected(make):
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
 
-def test_a_delay_that_is_no_number_of_seconds_is_refused_and_nothing_changes(q):
-    handle = q.put_nowait("a")
-    for error, delays in ((TypeError, ("1", None, [])), (ValueError, (float("nan"), float("inf"), 2**70))):
-        for delay in delays:
-            with pytest.raises(error, match="delay"):
-                q.put_nowait("b", delay)
-            with pytest.raises(error, match="delay"):
-                q.reschedule(handle, delay)
-            assert (q.qsize(), q.ready()) == (1, 1), delay
-
-
 def test_a_maxsize_that_is_no_int_and_a_clock_that_is_none_are_refused(words):
     for name, value in (("maxsize", 1.5), ("maxsize", "5"), ("maxsize", None), ("clock", 5)):
         with pytest.raises(TypeError, match=name):
             words.Queue(**{name: value})
 
 
-# ---- interrupts and copies -------------------------------------------------------------------------------------------
+# ---- interrupts -------------------------------------------------------------------------------------------
 
 
 class Interrupted:
@@ -257,11 +236,3 @@ def test_an_item_whose_put_was_interrupted_counts_as_one_that_was_put(q, words):
         q.task_done()
     with pytest.raises(words.Empty):
         q.get_nowait()
-
-
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda function: function.__name__)
-def test_it_can_be_neither_copied_nor_pickled(q, duplicate):
-    q.put_nowait("one")
-    with pytest.raises(TypeError, match="cannot copy or pickle"):
-        duplicate(q)
-    assert q.get_nowait() == "one"

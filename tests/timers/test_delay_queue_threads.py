@@ -43,19 +43,6 @@ def test_an_item_for_later_makes_one_thread_wait_for_it_and_a_sooner_one_wakes_t
     assert Counter(map(repr, crowd.join())) == {"'now'": 1, "ShutDown()": 7}
 
 
-def test_removing_an_item_wakes_nobody_who_waits_for_it(make):
-    q = make()
-    handle = q.put("a", 1000)
-    q.put("b", 1001)
-    crowd = waiting(q, 3, q.get)
-    naps = q.naps
-    assert q.remove(handle)
-    assert q.reschedule(handle, 1) is False
-    assert (q.naps, q.sleepers()) == (naps, 3)
-    q.shutdown(immediate=True)
-    crowd.join()
-
-
 @pytest.mark.parametrize("maxsize", [0, 3])
 def test_each_item_comes_out_once_and_not_early_however_many_threads_pull_at_it(pywheel, maxsize):
     q = pywheel.DelayQueue(maxsize)

@@ -11,14 +11,8 @@ from fractions import Fraction
 
 import pytest
 
+from tests.core.items import Item
 from tests.timers.loops import nothing, turn
-
-
-class Thing:
-    """Something to be released."""
-
-    def method(self):
-        pass
 
 
 def go(loop, clock, seconds):
@@ -169,7 +163,7 @@ def test_cancel_releases_callback_and_arguments_and_the_loop_the_handle(loop, cl
     def callback():
         pass
 
-    argument = Thing()
+    argument = Item()
     handle, ran = loop.call_later(1, callback, argument), loop.call_later(1, nothing)
     released = [weakref.ref(each) for each in (callback, argument, handle, ran)]
     del callback, argument, ran
@@ -288,7 +282,7 @@ def test_a_context_that_is_in_use_is_an_error_as_on_the_stock_loop(loop, caplog)
 
 
 def test_close_releases_what_is_pending(loop):
-    things = [Thing() for _ in range(5)]
+    things = [Item() for _ in range(5)]
     gone = [weakref.ref(thing) for thing in things]
     handles = [loop.call_later(number, nothing, thing) for number, thing in enumerate(things)]
     kept = handles[0]
@@ -303,7 +297,7 @@ def test_close_releases_what_is_pending(loop):
 
 
 def test_many_handles_leave_no_reference_behind(loop, clock):
-    marker = Thing()
+    marker = Item()
     before = sys.getrefcount(marker)
     for _ in range(200):
         loop.call_later(1, nothing, marker).cancel()

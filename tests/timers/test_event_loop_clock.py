@@ -1,7 +1,6 @@
 """EventLoop and clocks: never early on any of them, hours in no time on one that jumps."""
 
 import asyncio
-import itertools
 import math
 import socket
 import threading
@@ -10,7 +9,7 @@ import time
 import pytest
 
 from tests.often import often
-from tests.timers.loops import turn
+from tests.timers.loops import Impatient, turn
 
 
 @pytest.fixture
@@ -60,95 +59,67 @@ def test_no_callback_is_early_however_coarse_floats_have_become(pywheel, start):
     loop.close()
 
 
-def test_no_callback_is_early_on_the_system_s_clock(pywheel):
-    loop = pywheel.EventLoop()
-    early, left = [], itertools.count()
-    check = checked(loop, early)
+async def test_no_callback_is_early_on_the_system_s_clock(ours):
+    early = []
+    check = checked(ours, early)
 
-    async def main():
-        for number in range(400):
-            handle = []
-            handle.append(loop.call_later(number % 97 * 0.000_037, check, handle))
-            if number % 40 == 0:
-                await asyncio.sleep(0.000_3)
-            next(left)
-        while loop._scheduled:
-            before = loop.time()
-            await asyncio.sleep(0.001)
-            assert loop.time() >= before + 0.001
-
-    loop.run_until_complete(main())
-    assert next(left) == 400
+    for number in range(400):
+        handle = []
+        handle.append(ours.call_later(number % 97 * 0.000_037, check, handle))
+        if number % 40 == 0:
+            await asyncio.sleep(0.000_3)
+    while ours._scheduled:
+        before = ours.time()
+        await asyncio.sleep(0.001)
+        assert ours.time() >= before + 0.001
     assert early == []
-    loop.close()
 
 
 def test_the_loop_sleeps_until_its_next_timer_and_wakes_but_once(pywheel):
     """Where deadlines are far away, the wheel knows only about when they are."""
     if pywheel.implementation == "pure":
         pytest.skip("the twin wakes once for each level of the wheel")
-    waits = []
 
-    class Selector:
-        def __init__(self, selector):
-            self.selector = selector
-
-        def select(self, timeout):
-            waits.append(timeout)
+    class Selector(Impatient):
+        def select(self, timeout=None):
             clock._move_to(math.ceil(clock.time_ns() + timeout * 1e9), False)
-            return self.selector.select(0)
+            return super().select(timeout)
 
-        def __getattr__(self, name):
-            return getattr(self.selector, name)
-
-    clock = pywheel.ManualClock(1_000)
-    loop = pywheel.EventLoop(clock=clock)
-    loop._selector = Selector(loop._selector)
+    clock, selector = pywheel.ManualClock(1_000), Selector()
+    loop = pywheel.EventLoop(selector, clock=clock)
+    loop._selector = selector  # instead of one that sleeps by the clock
     for delay in (0.0005, 0.07, 20, 5_000, 80_000):
-        waits.clear()
+        selector.timeouts.clear()
         loop.run_until_complete(asyncio.sleep(delay))
-        assert [wait for wait in waits if wait] == [pytest.approx(delay)]
+        assert [wait for wait in selector.timeouts if wait] == [pytest.approx(delay)]
     loop.close()
 
 
 # ---- a clock that others move ----------------------------------------------------------------------------------------
 
 
-def test_the_loop_sleeps_until_another_thread_moves_the_clock(pywheel, clock):
-    loop = pywheel.EventLoop(clock=clock)
-    calls = []
-
-    async def main():
-        loop.call_later(50, calls.append, 50)
-        thread = threading.Thread(target=move)
-        loop.call_later(100, calls.append, 100)
-        loop.call_soon(thread.start)
-        await asyncio.sleep(100)
-        calls.append(loop.time())
-        await asyncio.to_thread(thread.join)
-
+async def test_the_loop_sleeps_until_another_thread_moves_the_clock(loop, clock):
     def move():
         clock.advance(99)
         clock.jump(1)
 
-    loop.run_until_complete(asyncio.wait_for(main(), 10_000))
+    calls = []
+    for when in (50, 100):
+        loop.call_later(when, calls.append, when)
+    thread = threading.Thread(target=move)
+    loop.call_soon(thread.start)
+    await asyncio.sleep(100)
+    calls.append(loop.time())
+    thread.join()
     assert calls == [50, 100, 100]
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
 
 
-def test_a_callback_may_move_the_clock_of_its_own_loop(pywheel, clock):
-    async def main():
-        loop = asyncio.get_running_loop()
-        task = asyncio.create_task(asyncio.sleep(3_600, "slept"))
-        await asyncio.sleep(0)
-        loop.call_soon(clock.advance, 3_600)
-        assert await task == "slept"
-        assert loop.time() == 3_600
-
-    loop = pywheel.EventLoop(clock=clock)
-    loop.run_until_complete(main())
-    loop.close()
+async def test_a_callback_may_move_the_clock_of_its_own_loop(loop, clock):
+    task = asyncio.create_task(asyncio.sleep(3_600, "slept"))
+    await asyncio.sleep(0)
+    loop.call_soon(clock.advance, 3_600)
+    assert await task == "slept"
+    assert loop.time() == 3_600
 
 
 def test_a_clock_moves_on_without_the_loops_that_are_closed_or_gone(pywheel, clock):
@@ -163,78 +134,59 @@ def test_a_clock_moves_on_without_the_loops_that_are_closed_or_gone(pywheel, clo
 # ---- a clock that jumps ----------------------------------------------------------------------------------------------
 
 
-def test_with_autojump_sleeping_for_hours_takes_no_time(jumping):
-    async def main():
-        times = []
-        jumping.call_later(math.inf, print)
-        for seconds in (3_600, 0.1, 1e-9, 86_400 * 365, 0):
-            await asyncio.sleep(seconds)
-            times.append(jumping.time())
-        return times
-
-    start = time.monotonic()
-    times = jumping.run_until_complete(main())
+async def test_with_autojump_sleeping_for_hours_takes_no_time(jumping):
+    start, times = time.monotonic(), []
+    jumping.call_later(math.inf, print)
+    for seconds in (3_600, 0.1, 1e-9, 86_400 * 365, 0):
+        await asyncio.sleep(seconds)
+        times.append(jumping.time())
     assert times[:2] == [3_600, 3_600.1]
     assert times[3] == pytest.approx(86_400 * 365 + 3_600.1)
     assert time.monotonic() < start + 3_600
 
 
-def test_with_autojump_timeouts_and_sleeps_come_in_their_order(jumping):
+async def test_with_autojump_timeouts_and_sleeps_come_in_their_order(jumping):
     async def worker(name, pause):
         for _ in range(3):
             await asyncio.sleep(pause)
             log.append((jumping.time(), name))
 
-    async def main():
-        workers = asyncio.gather(worker("a", 10), worker("b", 7))
-        with pytest.raises(asyncio.TimeoutError):
-            async with asyncio.timeout(8):
-                await asyncio.Event().wait()
-        log.append((jumping.time(), "timeout"))
-        await workers
-        async with asyncio.timeout(1):
-            log.append((jumping.time(), "in time"))
-
     log = []
-    jumping.run_until_complete(main())
+    workers = asyncio.gather(worker("a", 10), worker("b", 7))
+    with pytest.raises(asyncio.TimeoutError):
+        async with asyncio.timeout(8):
+            await asyncio.Event().wait()
+    log.append((jumping.time(), "timeout"))
+    await workers
+    async with asyncio.timeout(1):
+        log.append((jumping.time(), "in time"))
     assert log[:4] == [(7, "b"), (8, "timeout"), (10, "a"), (14, "b")]
     assert log[4:] == [(20, "a"), (21, "b"), (30, "a"), (30, "in time")]
 
 
-def test_with_autojump_files_that_are_ready_come_before_a_jump(jumping):
-    async def main():
-        reader, writer = await asyncio.open_connection(sock=ours)
-        theirs.send(b"line\n")
-        async with asyncio.timeout(0.001):
-            assert await reader.readline() == b"line\n"
-        assert jumping.time() == 0
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(reader.readline(), 600)
-        assert jumping.time() == 600
-        writer.close()
-
+async def test_with_autojump_files_that_are_ready_come_before_a_jump(jumping):
     ours, theirs = socket.socketpair()
-    jumping.run_until_complete(main())
+    reader, writer = await asyncio.open_connection(sock=ours)
+    theirs.send(b"line\n")
+    async with asyncio.timeout(0.001):
+        assert await reader.readline() == b"line\n"
+    assert jumping.time() == 0
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(reader.readline(), 600)
+    assert jumping.time() == 600
+    writer.close()
     theirs.close()
 
 
-def test_with_autojump_a_loop_without_timers_waits_for_files_and_threads(jumping):
-    async def main():
-        return await asyncio.to_thread(time.sleep, 0.01)
-
-    jumping.run_until_complete(main())
+async def test_with_autojump_a_loop_without_timers_waits_for_files_and_threads(jumping):
+    await asyncio.to_thread(time.sleep, 0.005)
     assert jumping.time() == 0
-    jumping.run_until_complete(jumping.shutdown_default_executor())
 
 
-def test_with_autojump_the_drivers_on_the_same_loop_go_with_it(pywheel, jumping):
-    async def main():
-        calls = []
-        async with pywheel.AsyncTimers() as timers:
-            timers.call_every(60, lambda: calls.append(jumping.time()))
-            await asyncio.sleep(3_600.5)
-        return calls
-
-    calls = jumping.run_until_complete(main())
+async def test_with_autojump_the_drivers_on_the_same_loop_go_with_it(pywheel, jumping):
+    calls = []
+    async with pywheel.AsyncTimers() as timers:
+        timers.call_every(60, lambda: calls.append(jumping.time()))
+        await asyncio.sleep(3_600.5)
     assert len(calls) == 60
     assert all(time >= 60 * number for number, time in enumerate(calls, 1))

@@ -30,11 +30,9 @@ def native(pywheel):
 
 
 @pytest.fixture
-def loop(pywheel):
-    """A loop, closed in the end."""
-    loop = pywheel.EventLoop()
-    yield loop
-    loop.close()
+def loop(ours):
+    """A loop on the clock of the system."""
+    return ours
 
 
 def run(loop, function):
@@ -44,6 +42,12 @@ def run(loop, function):
         return function()
 
     return loop.run_until_complete(main())
+
+
+async def turns():
+    """Let some time pass."""
+    for _ in range(3):
+        await asyncio.sleep(0.001)
 
 
 def is_collected(reference):
@@ -103,7 +107,7 @@ def test_a_loop_in_a_cycle_with_its_pending_timers_is_collected(pywheel, part):
 
 @pytest.mark.parametrize("part", ["callback", "argument", "context"])
 @pytest.mark.parametrize("end", ["ran", "cancelled", "raised"])
-def test_a_cycle_through_a_timer_that_ended_is_collected_while_the_loop_runs(loop, part, end):
+async def test_a_cycle_through_a_timer_that_ended_is_collected_while_the_loop_runs(loop, part, end):
     loop.set_exception_handler(lambda *_: None)
 
     def fail(*args):
@@ -120,16 +124,12 @@ def test_a_cycle_through_a_timer_that_ended_is_collected_while_the_loop_runs(loo
             thing.handle.cancel()
         return weakref.ref(thing)
 
-    async def main():
-        gone = await loop.create_task(make())
-        for _ in range(3):
-            await asyncio.sleep(0.001)
-        return is_collected(gone)
-
-    assert loop.run_until_complete(main())
+    gone = await loop.create_task(make())
+    await turns()
+    assert is_collected(gone)
 
 
-def test_a_cycle_through_a_timer_that_the_exception_handler_kept_is_collected(loop):
+async def test_a_cycle_through_a_timer_that_the_exception_handler_kept_is_collected(loop):
     class Failing(Thing):
         def fail(self):
             raise ValueError
@@ -138,48 +138,35 @@ def test_a_cycle_through_a_timer_that_the_exception_handler_kept_is_collected(lo
         context["handle"]._callback.__self__.handle = context["handle"]
         kept.append(True)
 
-    kept = []
-    loop.set_exception_handler(keep)
-
-    async def main():
+    async def make():
         thing = Failing()
         loop.call_later(0, thing.fail)
         return weakref.ref(thing)
 
-    async def wait():
-        gone = await loop.create_task(main())
-        while not kept:
-            await asyncio.sleep(0.001)
-        return is_collected(gone)
-
-    assert loop.run_until_complete(wait())
+    kept = []
+    loop.set_exception_handler(keep)
+    gone = await loop.create_task(make())
+    while not kept:
+        await asyncio.sleep(0.001)
+    assert is_collected(gone)
 
 
 @pytest.mark.parametrize("end", ["ran", "cancelled"])
-def test_arguments_that_somebody_took_from_a_timer_are_collected(loop, end):
-    async def main():
-        things = [Thing()]
-        gone = weakref.ref(things[0])
-        handle = loop.call_later(0, nothing, things)
-        things.append(handle._args)
-        if end == "cancelled":
-            handle.cancel()
-        del things, handle
-        for _ in range(3):
-            await asyncio.sleep(0.001)
-        return is_collected(gone)
-
-    assert loop.run_until_complete(main())
+async def test_arguments_that_somebody_took_from_a_timer_are_collected(loop, end):
+    things = [Thing()]
+    gone = weakref.ref(things[0])
+    handle = loop.call_later(0, nothing, things)
+    things.append(handle._args)
+    if end == "cancelled":
+        handle.cancel()
+    del things, handle
+    await turns()
+    assert is_collected(gone)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
 def test_a_loop_with_timers_that_are_due_but_did_not_run_is_collected(pywheel):
     def make():
-        clock = pywheel.ManualClock()
-        loop = pywheel.EventLoop(clock=clock)
-        thing = Thing()
-        thing.loop = loop
-
         def fail():
             raise KeyboardInterrupt
 
@@ -187,17 +174,14 @@ def test_a_loop_with_timers_that_are_due_but_did_not_run_is_collected(pywheel):
             loop.call_at(1, fail)
             loop.call_at(1, nothing, thing)
             clock.advance(1)
-            return asyncio.sleep(0)
 
-        async def main():
-            await body()
-            await asyncio.sleep(0)
-
-        task = loop.create_task(main())
+        clock = pywheel.ManualClock()
+        loop, thing = pywheel.EventLoop(clock=clock), Thing()
+        thing.loop = loop
+        loop.call_soon(body)
         with pytest.raises(KeyboardInterrupt):
             loop.run_forever()
         assert len(loop._ready) >= 1
-        task._log_destroy_pending = False
         return weakref.ref(thing), weakref.ref(loop)
 
     gone = make()
@@ -221,22 +205,18 @@ def test_turns_that_others_take_over_leave_every_handle_to_the_collector(pywheel
     loop.close()
 
 
-def test_the_context_of_a_pending_timer_can_be_replaced(loop):
+async def test_the_context_of_a_pending_timer_can_be_replaced(loop):
     variable = ContextVar("where")
     context = copy_context()
     context.run(variable.set, "there")
     seen = []
 
-    async def main():
-        handles = [loop.call_later(0, lambda: seen.append(variable.get())) for _ in range(2)]
-        handles[0]._context = context
-        del handles[1]._context
-        assert not hasattr(handles[1], "_context")
-        handles[1]._context = context
-        await asyncio.sleep(0.001)
-        await asyncio.sleep(0.001)
-
-    loop.run_until_complete(main())
+    handles = [loop.call_later(0, lambda: seen.append(variable.get())) for _ in range(2)]
+    handles[0]._context = context
+    del handles[1]._context
+    assert not hasattr(handles[1], "_context")
+    handles[1]._context = context
+    await turns()
     assert seen == ["there", "there"]
 
 

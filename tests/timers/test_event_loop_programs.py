@@ -26,45 +26,39 @@ def test_it_is_a_loop_factory(pywheel):
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_many_threads_call_soon_threadsafe_and_each_call_comes_once(run_ours):
-    async def main():
-        loop, calls = asyncio.get_running_loop(), []
-        with ThreadPoolExecutor(8) as pool:
-            for thread in range(8):
-                pool.submit(
-                    lambda thread=thread: [loop.call_soon_threadsafe(calls.append, (thread, n)) for n in range(500)]
-                )
-            while len(calls) < 4_000:
-                await asyncio.sleep(0.001)
-        assert len(set(calls)) == 4_000
+async def test_many_threads_call_soon_threadsafe_and_each_call_comes_once(ours):
+    def call(thread):
+        for number in range(500):
+            ours.call_soon_threadsafe(calls.append, (thread, number))
+
+    calls = []
+    with ThreadPoolExecutor(8) as pool:
         for thread in range(8):
-            assert [number for each, number in calls if each == thread] == list(range(500))
+            pool.submit(call, thread)
+        while len(calls) < 4_000:
+            await asyncio.sleep(0.001)
+    assert len(set(calls)) == 4_000
+    for thread in range(8):
+        assert [number for each, number in calls if each == thread] == list(range(500))
 
-    run_ours(main())
 
-
-def test_timers_misused_from_other_threads_do_no_harm(pywheel):
+@pytest.mark.parametrize("each_loop", ["EventLoop"], indirect=True)
+async def test_timers_misused_from_other_threads_do_no_harm(each_loop):
     """Not allowed, and not promised to come in time; but nothing may break."""
 
     def misuse():
         for _ in range(100):
-            handles = [loop.call_later(number % 5 * 0.000_1, lambda *_: None, number) for number in range(50)]
+            handles = [each_loop.call_later(number % 5 * 0.000_1, lambda *_: None, number) for number in range(50)]
             for handle in handles[::2]:
                 handle.cancel()
 
-    async def main():
-        threads = [threading.Thread(target=misuse) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads) or loop._scheduled:
-            await asyncio.sleep(0)
-            for handle in loop._scheduled[:20]:
-                handle.cancel()
-
-    loop = pywheel.EventLoop()
-    loop.run_until_complete(asyncio.wait_for(main(), None))
-    assert loop._scheduled == []
-    loop.close()
+    threads = [threading.Thread(target=misuse) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads) or each_loop._scheduled:
+        await asyncio.sleep(0)
+        for handle in each_loop._scheduled[:20]:
+            handle.cancel()
 
 
 # ---- ends ------------------------------------------------------------------------------------------------------------

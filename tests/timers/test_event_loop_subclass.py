@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.timers.loops import turn
+from tests.timers.loops import Impatient, turn
 
 
 @pytest.fixture(params=["subclass", "instance"])
@@ -14,11 +14,11 @@ def overridden(request, pywheel):
     """Make a loop with a method of its own, by either way people use."""
     made = []
 
-    def make(name, method):
+    def make(name, method, selector=None):
         if request.param == "subclass":
-            loop = type("Mine", (pywheel.EventLoop,), {name: method})()
+            loop = type("Mine", (pywheel.EventLoop,), {name: method})(selector)
         else:
-            loop = pywheel.EventLoop()
+            loop = pywheel.EventLoop(selector)
             setattr(loop, name, method.__get__(loop))
         made.append(loop)
         return loop
@@ -58,16 +58,12 @@ def test_time_may_stand_still_go_back_and_be_far_ahead(overridden):
 def test_a_selector_that_lets_time_go_by_moves_it_to_each_deadline(overridden):
     """What test suites do for virtual time: `select` adds what it would have waited."""
 
-    class Selector:
-        def __init__(self, selector):
-            self.selector, self.now = selector, 0.3
+    class Selector(Impatient):
+        now = 0.3
 
-        def select(self, timeout):
+        def select(self, timeout=None):
             self.now += timeout
-            return self.selector.select(0)
-
-        def __getattr__(self, name):
-            return getattr(self.selector, name)
+            return super().select(timeout)
 
     async def main():
         start = loop.time()
@@ -79,8 +75,8 @@ def test_a_selector_that_lets_time_go_by_moves_it_to_each_deadline(overridden):
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), 7)
 
-    loop = overridden("time", lambda self: selector.now)
-    loop._selector = selector = Selector(loop._selector)
+    selector = Selector()
+    loop = overridden("time", lambda self: selector.now, selector)
     loop.run_until_complete(main())
 
 

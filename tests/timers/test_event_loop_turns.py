@@ -12,31 +12,6 @@ from tests.interrupts import at_each_place, interrupt, traced
 from tests.timers.loops import Impatient, turn
 
 
-@pytest.fixture
-def loop(pywheel, clock):
-    loop = pywheel.EventLoop(clock=clock, limit=100)
-    yield loop
-    loop.close()
-
-
-# ---- bounded turns ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("together", [True, False], ids=["at one time", "at many times"])
-def test_a_turn_runs_no_more_timers_than_its_limit_and_the_next_goes_on_in_order(loop, clock, together):
-    calls = []
-    for number in range(1_030):
-        loop.call_at(1 if together else 1 + number / 1_000, calls.append, number)
-    clock.advance(10)
-    turns = []
-    while len(calls) < 1_030:
-        before = len(calls)
-        turn(loop)
-        turns.append(len(calls) - before)
-    assert turns == [100] * 10 + [30]
-    assert calls == list(range(1_030))
-
-
 def test_a_timer_that_rearms_itself_without_delay_runs_once_a_turn_and_lets_files_have_theirs(loop):
     def again():
         calls.append("timer")
@@ -114,28 +89,6 @@ def test_an_exception_goes_to_the_handler_as_in_asyncio_and_the_others_run(pywhe
     assert run(pywheel.EventLoop(clock=clock)) == run(asyncio.SelectorEventLoop())
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_propagates_and_the_rest_runs_when_the_loop_goes_on(loop, clock, error):
-    def interrupt():
-        raise error
-
-    calls = []
-    loop.call_soon(calls.append, 0)
-    for number in range(1, 151):
-        if number == 50:
-            loop.call_later(1, interrupt)
-        loop.call_later(1, calls.append, number)
-    clock.advance(1)
-    with pytest.raises(error):
-        turn(loop)
-    assert calls == list(range(50))
-    assert not loop.is_running()
-    for _ in range(2):
-        turn(loop)
-    assert calls == list(range(151))
-    assert loop._scheduled == []
-
-
 def test_a_nested_turn_goes_on_where_the_outer_one_is(loop):
     """What some libraries do so that one can wait for a coroutine within another."""
     calls = []
@@ -188,7 +141,8 @@ def test_handles_of_other_classes_are_run_by_their_own_method(loop):
 def test_random_programs_run_as_a_list_sorted_by_time_would_say(pywheel, seed):
     rng = random.Random(seed)
     clock = pywheel.ManualClock(rng.choice([0, 1e5, 2e7]))
-    loop = pywheel.EventLoop(clock=clock, limit=rng.choice([1, 7, 1_000]))
+    limit = rng.choice([1, 7, 1_000])
+    loop = pywheel.EventLoop(clock=clock, limit=limit)
     pending, ran, number = {}, [], 0
     for _ in range(600):
         what = rng.random()
@@ -206,7 +160,7 @@ def test_random_programs_run_as_a_list_sorted_by_time_would_say(pywheel, seed):
             while len(ran) < len(due):
                 before = len(ran)
                 turn(loop)
-                assert len(ran) > before
+                assert len(ran) - before == min(limit, len(due) - before)
             turn(loop)
             assert ran == [key for _, key in due]
             for key in ran:

@@ -25,6 +25,18 @@ def pywheel():
 # ---- it raises -----------------------------------------------------------------------------------------------------
 
 
+CALLS = {
+    "put": lambda q, handle: q.put("now"),
+    "put_nowait": lambda q, handle: q.put_nowait("now"),
+    "get": lambda q, handle: q.get(),
+    "get_nowait": lambda q, handle: q.get_nowait(),
+    "remove": lambda q, handle: q.remove(handle),
+    "reschedule": lambda q, handle: q.reschedule(handle, 0),
+    "task_done": lambda q, handle: q.task_done(),
+    "shutdown": lambda q, handle: q.shutdown(immediate=True),
+}
+
+
 @pytest.mark.parametrize("call", ["get", "get_nowait", "remove"])
 def test_an_interrupt_at_any_place_leaves_no_producer_without_the_room(pywheel, call):
     for intrusion in at_each_place(QUEUE, interrupt):
@@ -32,7 +44,7 @@ def test_an_interrupt_at_any_place_leaves_no_producer_without_the_room(pywheel, 
         handle = q.put("first")
         crowd = waiting(q, 1, lambda: q.put("second"))  # noqa: B023 - of this turn
         with suppress(KeyboardInterrupt), traced(intrusion):
-            q.remove(handle) if call == "remove" else getattr(q, call)()
+            CALLS[call](q, handle)
         until(q.full)
         if not crowd.done():
             q.get_nowait()
@@ -48,12 +60,7 @@ def test_an_interrupt_at_any_place_leaves_nobody_in_join_who_could_go(pywheel, c
             q.get()
         crowd = waiting_in_join(q)
         with suppress(KeyboardInterrupt), traced(intrusion):
-            if call == "remove":
-                q.remove(handle)
-            elif call == "shutdown":
-                q.shutdown(immediate=True)
-            else:
-                getattr(q, call)()
+            CALLS[call](q, handle)
         if q.qsize():
             q.remove(handle)
         if q._unfinished:
@@ -71,22 +78,18 @@ def waiting_in_join(q):
     return waiting(q, 1, join)
 
 
-@pytest.mark.parametrize("call", ["put", "put_nowait", "reschedule", "get", "shutdown"])
+@pytest.mark.parametrize("call", ["put", "put_nowait", "reschedule", "get in vain", "shutdown"])
 def test_an_interrupt_at_any_place_leaves_no_consumer_without_the_item(pywheel, call):
+    def get_in_vain(q, handle):
+        with suppress(queue.Empty):
+            q.get(timeout=0)
+
     for intrusion in at_each_place(QUEUE, interrupt):
         q = watched(pywheel)()
         later = q.put("later", 1_000)
         crowd = waiting(q, 2, q.get)
         with suppress(KeyboardInterrupt), traced(intrusion):
-            if call == "reschedule":
-                q.reschedule(later, 0)
-            elif call == "shutdown":
-                q.shutdown(immediate=True)
-            elif call == "get":
-                with suppress(queue.Empty):
-                    q.get(timeout=0)
-            else:
-                getattr(q, call)("now")
+            CALLS.get(call, get_in_vain)(q, later)
         until(lambda: not q.ready())  # noqa: B023 - called at once
         while crowd.done() < 2 and not q._is_shut:
             before = crowd.done()

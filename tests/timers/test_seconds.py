@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from math import inf, nan
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.implementations import CORES, load_package
+from tests.timers.loops import Told
 
 LONGEST = 2**62  # nanoseconds
 
@@ -67,38 +69,58 @@ def test_whatever_is_a_number_counts_as_seconds(timers, given, expected):
     assert timer.when() == expected
 
 
-def every_use(pywheel, timers, timer, value):
-    """Each argument that is seconds, by name."""
-    yield "delay", lambda: timers.call_later(value, int)
-    yield "when", lambda: timers.call_at(value, int)
-    yield "interval", lambda: timers.call_every(value, int)
-    if value is not None:
-        yield "first", lambda: timers.call_every(1, int, first=value)
-        yield "delay", lambda: timer.reset(value)
-    yield "jitter", lambda: timers.call_every(1, int, jitter=value)
-    yield "when", lambda: timer.reschedule(value)
-    yield "tick", lambda: pywheel.Timers(tick=value)
-    yield "start", lambda: pywheel.ManualClock(value)
-    yield "seconds", lambda: timers.clock.advance(value)
-    yield "seconds", lambda: timers.clock.jump(value)
+class Uses:
+    """All that takes seconds."""
+
+    def __init__(self, pywheel):
+        self.pywheel, self.clock = pywheel, pywheel.ManualClock()
+        self.timers, self.dict = pywheel.Timers(self.clock), pywheel.TTLDict(10, clock=self.clock)
+        self.timer, self.dict["a"] = self.timers.call_later(5, int), 1
+        self.queues = [kind(clock=self.clock) for kind in (pywheel.DelayQueue, pywheel.AsyncDelayQueue)]
+        self.handles = [q.put_nowait("a") for q in self.queues]
+
+    def of(self, value):
+        """Yield each argument that is seconds, by name."""
+        pywheel, timers, d = self.pywheel, self.timers, self.dict
+        yield "delay", lambda: timers.call_later(value, int)
+        yield "when", lambda: timers.call_at(value, int)
+        yield "interval", lambda: timers.call_every(value, int)
+        yield "jitter", lambda: timers.call_every(1, int, jitter=value)
+        yield "when", lambda: self.timer.reschedule(value)
+        yield "tick", lambda: pywheel.Timers(tick=value)
+        yield "start", lambda: pywheel.ManualClock(value)
+        yield "seconds", lambda: self.clock.advance(value)
+        yield "seconds", lambda: self.clock.jump(value)
+        yield "ttl", lambda: pywheel.TTLDict(value)
+        for q, handle in zip(self.queues, self.handles, strict=True):
+            yield "delay", partial(q.put_nowait, "b", value)
+            yield "delay", partial(q.reschedule, handle, value)
+        if value is not None:  # which means the usual one
+            yield "first", lambda: timers.call_every(1, int, first=value)
+            yield "delay", lambda: self.timer.reset(value)
+            yield "ttl", lambda: d.set("a", 2, value)
+            yield "ttl", lambda: d.set("b", 2, value)
+            yield "ttl", lambda: d.touch("a", value)
+
+    def state(self):
+        """Return what none of them may change."""
+        queues = [(q.qsize(), q.ready()) for q in self.queues]
+        return self.timers.pending(), self.timer.when(), self.timers.time(), queues, dict(self.dict), self.dict.ttl("a")
 
 
-@pytest.mark.parametrize("value", WRONG, ids=named)
-def test_what_is_no_number_is_a_type_error_by_name_and_nothing_is_scheduled(pywheel, timers, value):
-    timer = timers.call_later(5, int)
-    for name, use in every_use(pywheel, timers, timer, value):
-        with pytest.raises(TypeError, match=f"^{name} must be seconds"):
+@pytest.mark.parametrize(
+    ("value", "error", "match"),
+    [(value, TypeError, "must be seconds") for value in WRONG]
+    + [(value, ValueError, "(must be|is out of range)") for value in TOO_MUCH],
+    ids=lambda value: "" if isinstance(value, type) else named(value),
+)
+def test_what_is_no_number_or_beyond_146_years_is_refused_by_name_and_nothing_changes(pywheel, value, error, match):
+    uses = Uses(pywheel)
+    before = uses.state()
+    for name, use in uses.of(value):
+        with pytest.raises(error, match=f"^{name} {match}"):
             use()
-    assert (timers.pending(), timer.when(), timers.time()) == ([timer], 5, 0)
-
-
-@pytest.mark.parametrize("value", TOO_MUCH, ids=named)
-def test_what_is_not_finite_or_beyond_146_years_is_a_value_error_by_name(pywheel, timers, value):
-    timer = timers.call_later(5, int)
-    for name, use in every_use(pywheel, timers, timer, value):
-        with pytest.raises(ValueError, match=f"^{name} (must be|is out of range)"):
-            use()
-    assert (timers.pending(), timer.when(), timers.time()) == ([timer], 5, 0)
+        assert uses.state() == before
 
 
 def test_an_error_of_the_number_itself_goes_through(timers):
@@ -151,16 +173,6 @@ NUMBERS = st.one_of(
 )
 
 
-class Fixed:
-    """A clock that shows what it was told."""
-
-    def __init__(self, now):
-        self.now = now
-
-    def time_ns(self):
-        return self.now
-
-
 def has_come(now, value):
     """Whether a clock that shows `now` nanoseconds says that the time is `value`; a timedelta is exact."""
     if isinstance(value, timedelta):
@@ -170,7 +182,7 @@ def has_come(now, value):
 
 def deadline(package, length, start, schedule):
     """The first tick at which the timer is called, in nanoseconds, found by looking."""
-    clock = Fixed(start)
+    clock = Told(start)
     timers = package.Timers(clock, length / 1e9 if length < 10**12 else timedelta(microseconds=length // 1000))
     length = timers._length
     timer = schedule(timers)
@@ -183,6 +195,12 @@ def deadline(package, length, start, schedule):
     return None
 
 
+def agreed_deadline(length, start, schedule):
+    """Return that of both implementations, which is the same."""
+    [due] = {deadline(load_package(name), length, start, schedule) for name in CORES}
+    return due
+
+
 @given(length=TICKS, start=NANOSECONDS, value=NUMBERS)
 @example(length=1_000_000, start=0, value=0.1)
 @example(length=1_000_000, start=0, value=0.001)
@@ -191,9 +209,7 @@ def deadline(package, length, start, schedule):
 @example(length=1_000, start=0, value=4_000_000_000.1)
 @example(length=1_000_000, start=0, value=1e9 - 1e-7)
 def test_no_callback_runs_before_its_clock_shows_the_time_asked_for(length, start, value):
-    seen = {deadline(load_package(name), length, start, lambda timers: timers.call_at(value, int)) for name in CORES}
-    assert len(seen) == 1, "the implementations disagree"
-    [due] = seen
+    due = agreed_deadline(length, start, lambda timers: timers.call_at(value, int))
     if due is not None:
         assert has_come(due, value)
         earlier = due - length
@@ -202,26 +218,20 @@ def test_no_callback_runs_before_its_clock_shows_the_time_asked_for(length, star
 
 @given(length=TICKS, start=NANOSECONDS, value=NUMBERS)
 def test_no_delay_is_cut_short_at_any_uptime(length, start, value):
-    seen = {deadline(load_package(name), length, start, lambda timers: timers.call_later(value, int)) for name in CORES}
-    assert len(seen) == 1, "the implementations disagree"
-    [due] = seen
-    if due is not None:
-        assert has_come(due - start, value)
+    due = agreed_deadline(length, start, lambda timers: timers.call_later(value, int))
+    assert due is None or has_come(due - start, value)
 
 
 @given(start=NANOSECONDS, value=NUMBERS)
 def test_every_way_to_say_when_gives_the_same_tick(start, value):
     for name in CORES:
-        clock = Fixed(start)
+        clock = Told(start)
         timers = load_package(name).Timers(clock)
-        timer, periodic = timers.call_later(10, int), timers.call_every(10, int)
-        when = {timers.call_later(value, int).when(), timers.call_every(1, int, first=value).when()}
-        for moved in (timer, periodic):
-            moved.reset(value)
-            when.add(moved.when())
-        assert len(when) == 1
-        when = {timers.call_at(value, int).when()}
-        for moved in (timer, periodic):
-            moved.reschedule(value)
-            when.add(moved.when())
-        assert len(when) == 1
+        moved = timers.call_later(10, int), timers.call_every(10, int)
+        for ways, move in (
+            ([timers.call_later(value, int), timers.call_every(1, int, first=value)], "reset"),
+            ([timers.call_at(value, int)], "reschedule"),
+        ):
+            for timer in moved:
+                getattr(timer, move)(value)
+            assert len({timer.when() for timer in (*ways, *moved)}) == 1

@@ -10,8 +10,7 @@ import pytest
 
 from tests.interrupts import at_each_place, interrupt, traced
 from tests.jobs.waiting import until
-
-GUARD = 30  # seconds after which a test fails instead of hanging; less than the thread ever sleeps
+from tests.timers.crowd import GUARD, Hold, flush
 
 
 @pytest.fixture
@@ -46,13 +45,6 @@ def wait_for_the_end(thread, gone=lambda: None):
     Without a GIL, what this thread made and another let go of last goes when this one runs again.
     """
     until(lambda: not thread.is_alive() and gone() is None)
-
-
-def flush(driver):
-    """Return when the driver has run all that was due before."""
-    done = threading.Event()
-    driver.call_later(0, done.set)
-    assert done.wait(GUARD)
 
 
 def test_a_timer_fires_once_in_the_drivers_own_thread_with_its_arguments(timers):
@@ -150,22 +142,15 @@ def test_a_zero_delay_timer_that_rearms_itself_lets_others_fire_and_the_driver_s
 
 
 def test_a_hundred_thousand_due_at_once_do_not_keep_it_from_being_stopped(pywheel):
-    timers = pywheel.ThreadTimers()
-    entered, leave, calls = threading.Event(), threading.Event(), []
-
-    def first():
-        entered.set()
-        assert leave.wait(10 * GUARD)  # the twin's puts take long on a slow machine
-
-    timers.call_later(0, first)
-    assert entered.wait(GUARD)
+    timers, calls = pywheel.ThreadTimers(), []
+    hold = Hold(timers)
     for number in range(10_000):
         timers.call_later(0, calls.append, number)
     timers.call_later(0, calls.append, "last")
     stopper = threading.Thread(target=lambda: calls.append(timers.stop(GUARD)))
     stopper.start()
     until(lambda: timers.stopped)
-    leave.set()
+    hold.leave.set()
     stopper.join(GUARD)
     [left] = calls  # none of them ran
     assert len(left) == 10_001
@@ -245,23 +230,20 @@ def test_one_whose_timers_are_cancelled_as_it_falls_asleep_fires_later_ones_when
     wait_for_the_end(thread, gone)
 
 
-def test_a_thread_that_cannot_be_started_is_an_error_and_the_next_timer_tries_again(pywheel, monkeypatch):
+def test_a_thread_that_cannot_be_started_is_an_error_and_the_next_timer_tries_again(timers, monkeypatch):
     def refuse(_):
         raise RuntimeError("can't start new thread")
 
-    done = threading.Event()
-    with pywheel.ThreadTimers() as timers:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(RuntimeError, match="start new thread"):
-                timers.call_later(0, int)
-            assert len(timers) == 0
-        timers.call_later(0, done.set)
-        assert done.wait(GUARD)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            timers.call_later(0, int)
+        assert len(timers) == 0
+    flush(timers)
 
 
 @pytest.mark.stress
-def test_a_thread_whose_start_was_interrupted_is_not_relied_upon(pywheel, monkeypatch):
+def test_a_thread_whose_start_was_interrupted_is_not_relied_upon(timers, monkeypatch):
     begin, done = threading.Thread.start, threading.Event()
 
     def interrupted(thread):
@@ -269,17 +251,16 @@ def test_a_thread_whose_start_was_interrupted_is_not_relied_upon(pywheel, monkey
         time.sleep(0.02)  # in which it may look at the timers
         raise KeyboardInterrupt
 
-    with pywheel.ThreadTimers() as timers:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                timers.call_later(0.2, int)
-        assert len(timers) == 0
-        timers.call_later(0.3, done.set)
-        assert done.wait(GUARD)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            timers.call_later(0.2, int)
+    assert len(timers) == 0
+    timers.call_later(0.3, done.set)
+    assert done.wait(GUARD)
 
 
-def test_a_timer_scheduled_while_the_thread_fails_to_start_does_not_wait_for_ever(pywheel, monkeypatch):
+def test_a_timer_scheduled_while_the_thread_fails_to_start_does_not_wait_for_ever(timers, monkeypatch):
     begin, done = threading.Thread.start, threading.Event()
     second = threading.Thread(target=lambda: timers.call_later(0, done.set))
 
@@ -289,12 +270,11 @@ def test_a_timer_scheduled_while_the_thread_fails_to_start_does_not_wait_for_eve
         until(lambda: len(timers) == 2)
         raise RuntimeError("can't start new thread")
 
-    with pywheel.ThreadTimers() as timers:
-        monkeypatch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="start new thread"):
-            timers.call_later(0, int)
-        second.join(GUARD)
-        assert done.wait(GUARD)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        timers.call_later(0, int)
+    second.join(GUARD)
+    assert done.wait(GUARD)
 
 
 def test_a_clock_that_breaks_is_logged_and_tried_again(pywheel, monkeypatch, caplog):

@@ -6,6 +6,7 @@ from queue import SimpleQueue
 import pytest
 
 from tests.jobs.waiting import LIMIT
+from tests.timers.crowd import Hold, flush
 
 
 @pytest.fixture
@@ -22,28 +23,8 @@ def quiet(monkeypatch):
     return errors
 
 
-def flush(driver):
-    """Return when the driver has run all that was due before."""
-    done = threading.Event()
-    driver.call_later(0, done.set)
-    assert done.wait(LIMIT)
-
-
 def fail(error):
     raise error
-
-
-class Hold:
-    """A callback that lets the driver's thread go on when the test says so."""
-
-    def __init__(self, driver):
-        self.entered, self.leave = threading.Event(), threading.Event()
-        driver.call_later(0, self)
-        assert self.entered.wait(LIMIT)
-
-    def __call__(self):
-        self.entered.set()
-        assert self.leave.wait(LIMIT)
 
 
 def test_a_callback_that_blocks_delays_the_others_and_nobody_who_schedules(timers):
@@ -73,18 +54,6 @@ def test_an_interrupt_ends_the_thread_and_another_goes_on_with_the_rest(timers, 
     assert quiet.get(timeout=LIMIT) is kind
     assert timers._thread is not first
     assert len(timers) == 0
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_of_the_last_timer_leaves_a_driver_that_starts_again(timers, quiet, kind):
-    hold = Hold(timers)
-    thread = timers._thread
-    timers.call_later(0, fail, kind())
-    hold.leave.set()
-    thread.join(LIMIT)
-    assert quiet.get(timeout=LIMIT) is kind
-    assert timers._thread is None
-    flush(timers)
 
 
 def test_stop_waits_for_the_callback_that_is_running(timers):
@@ -127,26 +96,6 @@ def test_stop_may_be_called_twice_and_before_the_first_timer(pywheel):
     assert timers.stop() == []
     assert timers.stop() == []
     assert timers._thread is None
-
-
-def test_a_running_callback_cannot_reset_its_timer_when_the_driver_was_stopped(pywheel):
-    errors = []
-    timers = pywheel.ThreadTimers(on_error=lambda _, error: errors.append(type(error)))
-    entered, leave = threading.Event(), threading.Event()
-
-    def callback():
-        entered.set()
-        leave.wait(LIMIT)
-        timer.reset()
-
-    hold = Hold(timers)
-    timer = timers.call_later(0, callback)
-    hold.leave.set()
-    assert entered.wait(LIMIT)
-    assert timers.stop(0) == []
-    leave.set()
-    timers._thread.join(LIMIT)
-    assert errors == [pywheel.TimersStopped]
 
 
 def test_another_drivers_callback_may_stop_a_driver(pywheel):

@@ -26,9 +26,10 @@ def test_advance_runs_what_was_added_at_the_same_time(timers, clock):
         assert calls == list(range(number + 1))
 
 
-def test_advance_goes_on_when_a_callback_ends_the_thread(timers, clock, monkeypatch):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_advance_goes_on_when_a_callback_ends_the_thread(timers, clock, monkeypatch, error):
     def fail():
-        raise SystemExit
+        raise error
 
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
     calls = []
@@ -40,6 +41,9 @@ def test_advance_goes_on_when_a_callback_ends_the_thread(timers, clock, monkeypa
     timers.call_later(1, fail)
     clock.advance(1)  # nothing is left, so no thread is
     assert timers._thread is None
+    timers.call_later(1, calls.append, 5)
+    clock.advance(1)
+    assert calls == list(range(6))
 
 
 def test_jump_makes_everything_late_at_once(timers, clock):

@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 
 from tests.jobs.waiting import LIMIT
-from tests.timers.crowd import Crowd
+from tests.timers.crowd import Crowd, Hold
 
+pytestmark = pytest.mark.usefixtures("restless")
 THREADS = 4
 
 
@@ -27,7 +28,6 @@ def drain(driver):
         assert done.wait(LIMIT)
 
 
-@pytest.mark.usefixtures("restless")
 def test_first_timers_from_many_threads_start_one_thread(pywheel):
     fired = []
     for _ in range(30):
@@ -42,7 +42,6 @@ def test_first_timers_from_many_threads_start_one_thread(pywheel):
         assert len(set(fired)) == 1
 
 
-@pytest.mark.usefixtures("restless")
 def test_each_timer_fires_once_or_is_cancelled_while_threads_schedule_reset_and_cancel(timers):
     fired = Counter()  # the driver's thread alone writes to it
     cancelled, moved = [[Counter() for _ in range(THREADS)] for _ in range(2)]
@@ -75,22 +74,14 @@ def test_each_timer_fires_once_or_is_cancelled_while_threads_schedule_reset_and_
     assert len(timers) == 0
 
 
-@pytest.mark.usefixtures("restless")
 def test_a_cancel_from_another_thread_while_the_batch_runs_wins_or_loses(timers):
     fired = []
     for _ in range(10):
         fired.clear()
-        entered, leave = threading.Event(), threading.Event()
-
-        def hold(entered=entered, leave=leave):
-            entered.set()
-            leave.wait(LIMIT)
-
-        timers.call_later(0, hold)
-        assert entered.wait(LIMIT)
+        hold = Hold(timers)
         batch = [timers.call_later(0, fired.append, number) for number in range(1000)]
         assert len(timers) == 1000
-        leave.set()
+        hold.leave.set()
         won = [number for number in reversed(range(1000)) if batch[number].cancel()]
         drain(timers)
         assert sorted(fired + won) == list(range(1000))
@@ -98,7 +89,6 @@ def test_a_cancel_from_another_thread_while_the_batch_runs_wins_or_loses(timers)
         assert len(timers) == 0
 
 
-@pytest.mark.usefixtures("restless")
 def test_a_driver_stopped_while_threads_schedule_gives_back_what_did_not_fire(pywheel):
     for _ in range(10):
         timers, fired, accepted, left = pywheel.ThreadTimers(), [], [[] for _ in range(THREADS)], []
@@ -126,7 +116,6 @@ def test_a_driver_stopped_while_threads_schedule_gives_back_what_did_not_fire(py
         assert not any(timer.active() for timer in everything)
 
 
-@pytest.mark.usefixtures("restless")
 def test_stop_while_the_thread_is_being_started_is_no_error(pywheel):
     for _ in range(200):
         timers = pywheel.ThreadTimers()

@@ -1,22 +1,21 @@
 """timeout on asyncio's loop and uvloop: all on a wheel, for which the loop has one timer."""
 
 import asyncio
-import copy
 import gc
 import itertools
 import time
 import weakref
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from unittest import mock
 
 import pytest
 
 from tests.interrupts import at_each_place, interrupt, traced
+from tests.timers.loops import make_loop
 
 FAR = 1_000.0  # seconds, which nobody waits for
 SOON = 0.001
-KINDS = ["asyncio", "uvloop"]
 
 
 @pytest.fixture
@@ -27,22 +26,16 @@ def pywheel(pywheel):
     return pywheel
 
 
-def make_loop(kind):
-    return asyncio.SelectorEventLoop() if kind == "asyncio" else pytest.importorskip("uvloop").new_event_loop()
-
-
-@pytest.fixture(params=KINDS)
-def loop(request):
+@pytest.fixture
+def loop(foreign):
     """A loop that is not ours."""
-    loop = make_loop(request.param)
-    yield loop
-    loop.close()
+    return foreign
 
 
 @pytest.fixture
 def asyncios():
     """asyncio's loop, which shows its timers."""
-    loop = make_loop("asyncio")
+    loop = asyncio.SelectorEventLoop()
     yield loop
     loop.close()
 
@@ -64,45 +57,34 @@ async def hang(timeout):
 # ---- what the loop sees ----------------------------------------------------------------------------------------------
 
 
-def test_the_loop_has_one_timer_for_all_timeouts(pywheel, asyncios):
-    async def main():
-        async with pywheel.timeout(FAR) as first, pywheel.timeout(2 * FAR), pywheel.timeout(3 * FAR) as last:
-            last.reschedule(last.when() + FAR)
-            assert whens(asyncios) == pytest.approx([first.when()], abs=1e-8)
-            async with pywheel.timeout(FAR / 2) as sooner:
-                assert whens(asyncios) == pytest.approx([sooner.when()], abs=1e-8)
-
-    asyncios.run_until_complete(main())
+async def test_the_loop_has_one_timer_for_all_timeouts(pywheel, asyncios):
+    async with pywheel.timeout(FAR) as first, pywheel.timeout(2 * FAR), pywheel.timeout(3 * FAR) as last:
+        last.reschedule(last.when() + FAR)
+        assert whens(asyncios) == pytest.approx([first.when()], abs=1e-8)
+        async with pywheel.timeout(FAR / 2) as sooner:
+            assert whens(asyncios) == pytest.approx([sooner.when()], abs=1e-8)
 
 
-def test_timeouts_that_ended_in_time_wake_the_loop_at_most_once(pywheel, asyncios):
-    async def main():
-        for number in range(100):
-            async with pywheel.timeout(SOON + number * SOON / 10):
-                pass
-        with mock.patch.object(asyncios._selector, "select", wraps=asyncios._selector.select) as select:
-            await asyncio.sleep(30 * SOON)
-        return select.call_count
-
-    assert (
-        asyncios.run_until_complete(main()) <= 4
-    )  # that one, the end of the sleep, and each may be a nanosecond early
+async def test_timeouts_that_ended_in_time_wake_the_loop_at_most_once(pywheel, asyncios):
+    for number in range(100):
+        async with pywheel.timeout(SOON + number * SOON / 10):
+            pass
+    with mock.patch.object(asyncios._selector, "select", wraps=asyncios._selector.select) as select:
+        await asyncio.sleep(30 * SOON)
+    assert select.call_count <= 4  # that one, the end of the sleep, and each may be a nanosecond early
     assert whens(asyncios) == []
 
 
-def test_no_timeout_ends_before_the_loops_time_has_come(pywheel, loop):
+async def test_no_timeout_ends_before_the_loops_time_has_come(pywheel, loop):
     async def one(delay):
         timeout = pywheel.timeout(delay)
         await hang(timeout)
         return loop.time() - timeout.when()
 
-    async def main():
-        return await asyncio.gather(*(one(number / 7_000) for number in range(200)))
-
-    assert min(loop.run_until_complete(main())) >= 0
+    assert min(await asyncio.gather(*(one(number / 7_000) for number in range(200)))) >= 0
 
 
-def test_of_a_crowd_no_turn_ends_more_than_its_share(pywheel, loop):
+async def test_of_a_crowd_no_turn_ends_more_than_its_share(pywheel, loop):
     async def turns(delay):
         """Return how many had ended after each turn; None if the crowd has not entered in time."""
         when = loop.time() + delay
@@ -120,21 +102,13 @@ def test_of_a_crowd_no_turn_ends_more_than_its_share(pywheel, loop):
         return ended if in_time else None
 
     delay = 50 * SOON
-    while (ended := loop.run_until_complete(turns(delay))) is None:
+    while (ended := await turns(delay)) is None:
         delay *= 2
     assert max(after - before for before, after in itertools.pairwise(ended)) == 1_000
 
 
-def test_a_task_that_is_ready_as_its_time_comes_leaves_in_time(pywheel, asyncios):
+async def test_a_task_that_is_ready_as_its_time_comes_leaves_in_time(pywheel, asyncios):
     """Also if an alarm comes in that very turn, for a timeout that has ended."""
-
-    async def main():
-        async with pywheel.timeout(SOON):
-            pass
-        time.sleep(2 * SOON)
-        asyncios.call_soon(asyncio.create_task, late())  # it begins in the turn in which the alarm comes
-        await asyncio.sleep(0)
-        return await asyncio.wait_for(done, 60)
 
     async def late():
         async with pywheel.timeout(SOON) as timeout:
@@ -143,7 +117,12 @@ def test_a_task_that_is_ready_as_its_time_comes_leaves_in_time(pywheel, asyncios
         done.set_result(timeout.expired())
 
     done = asyncios.create_future()
-    assert asyncios.run_until_complete(main()) is False
+    async with pywheel.timeout(SOON):
+        pass
+    time.sleep(2 * SOON)
+    asyncios.call_soon(asyncio.create_task, late())  # it begins in the turn in which the alarm comes
+    await asyncio.sleep(0)
+    assert await asyncio.wait_for(done, 60) is False
 
 
 # ---- loops of which nothing is known ---------------------------------------------------------------------------------
@@ -155,82 +134,66 @@ async def timers_of(pywheel, loop):
         return len(whens(loop))
 
 
-def test_a_subclass_is_asked_for_each(pywheel):
-    class Loop(asyncio.SelectorEventLoop):
-        pass
-
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        assert runner.run(timers_of(pywheel, runner.get_loop())) == 2
+@pytest.mark.parametrize("foreign", [type("Loop", (asyncio.SelectorEventLoop,), {})], indirect=True)
+async def test_a_subclass_is_asked_for_each(pywheel, foreign):
+    assert await timers_of(pywheel, foreign) == 2
 
 
-def test_a_loop_in_debug_mode_is_asked_for_each(pywheel, asyncios):
+async def test_a_loop_in_debug_mode_is_asked_for_each(pywheel, asyncios):
     asyncios.set_debug(True)
-    assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) == 2
+    assert await timers_of(pywheel, asyncios) == 2
     asyncios.set_debug(False)
-    assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) == 1
+    assert await timers_of(pywheel, asyncios) == 1
 
 
 @pytest.mark.parametrize("name", ["time", "call_at"])
 @pytest.mark.parametrize("where", ["loop", "class", "base"])
-def test_a_loop_with_another_time_or_call_at_is_asked_for_each_as_long_as_it_has_that(pywheel, asyncios, name, where):
+async def test_a_loop_with_another_time_or_call_at_is_asked_for_each_as_long_as_it_has_that(
+    pywheel, asyncios, name, where
+):
     owner = {"loop": asyncios, "class": type(asyncios), "base": asyncio.BaseEventLoop}[where]
     own = getattr(owner, name)
-    assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) == 1
+    assert await timers_of(pywheel, asyncios) == 1
     with mock.patch.object(owner, name, lambda *args, **options: own(*args, **options)):
-        assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) >= 2
-    assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) == 1
+        assert await timers_of(pywheel, asyncios) >= 2
+    assert await timers_of(pywheel, asyncios) == 1
 
 
-def test_uvloop_with_another_time_gives_that(pywheel):
-    loop = make_loop("uvloop")
-
-    async def main():
-        return pywheel.timeout(1).when()
-
-    for owner in (loop, type(loop)):
+@pytest.mark.parametrize("foreign", ["uvloop"], indirect=True)
+async def test_uvloop_with_another_time_gives_that(pywheel, foreign):
+    for owner in (foreign, type(foreign)):
         with mock.patch.object(owner, "time", return_value=41.0):
-            assert loop.run_until_complete(main()) == 42.0
-    loop.close()
+            assert pywheel.timeout(1).when() == 42.0
 
 
 @pytest.mark.parametrize("ahead", [100, -100])
-def test_a_system_clock_that_is_replaced_while_a_block_is_open_counts(pywheel, asyncios, ahead):
+async def test_a_system_clock_that_is_replaced_while_a_block_is_open_counts(pywheel, asyncios, ahead):
     real, turns = time.monotonic, []
-
-    async def main():
+    with pytest.raises(TimeoutError) if ahead > 0 else nullcontext():
         async with pywheel.timeout(60 if ahead > 0 else FAR):
             with mock.patch("time.monotonic", side_effect=lambda: real() + ahead):
                 for _ in range(10):
                     turns.append(asyncios.time())
                     await asyncio.sleep(0)
-
-    if ahead > 0:
-        with pytest.raises(TimeoutError):
-            asyncios.run_until_complete(main())
-        assert len(turns) < 5
-    else:
-        asyncios.run_until_complete(main())
+    assert len(turns) < 5 if ahead > 0 else len(turns) == 10
 
 
 @pytest.mark.parametrize("delay", [2.0**32, 1e300, float("inf")])
-def test_a_time_that_nobody_lives_to_see_is_left_to_the_loop(pywheel, loop, delay):
-    async def main():
-        async with pywheel.timeout(delay), pywheel.timeout(FAR):
-            await asyncio.sleep(0)
-
-    loop.run_until_complete(main())
+async def test_a_time_that_nobody_lives_to_see_is_left_to_the_loop(pywheel, loop, delay):
+    async with pywheel.timeout(delay), pywheel.timeout(FAR):
+        await asyncio.sleep(0)
 
 
 # ---- what comes in between -------------------------------------------------------------------------------------------
 
 
-def test_the_task_is_cancelled_in_the_context_in_which_it_entered(pywheel, loop):
+async def test_the_task_is_cancelled_in_the_context_in_which_it_entered(pywheel, loop):
     class Task(asyncio.Task):
         def cancel(self, *args, **options):
             seen.append(variable.get(None))
             return super().cancel(*args, **options)
 
-    async def main():
+    async def block():
         variable.set("entering")
         with suppress(TimeoutError):
             async with pywheel.timeout(SOON):
@@ -238,7 +201,7 @@ def test_the_task_is_cancelled_in_the_context_in_which_it_entered(pywheel, loop)
                 await loop.create_future()
 
     seen, variable = [], ContextVar("variable")
-    loop.run_until_complete(Task(main(), loop=loop))
+    await Task(block(), loop=loop)
     assert seen == ["entering"]
 
 
@@ -253,20 +216,16 @@ def test_a_cancellation_that_raises_leaves_the_others(pywheel, loop, error):
                 raise error
             return super().cancel(*args, **options)
 
-    async def main():
-        return await asyncio.gather(*others)
-
     told = []
     loop.set_exception_handler(lambda loop, context: told.append(type(context["exception"])))
     when = loop.time() + SOON
     failing = Failing(hang(pywheel.timeout_at(when)), loop=loop)
     others = [loop.create_task(hang(pywheel.timeout_at(when + number * SOON))) for number in (0, 1)]
-    waiting = loop.create_task(main())
-    try:
-        assert loop.run_until_complete(waiting) == [True, True]
-    except (KeyboardInterrupt, SystemExit):
-        assert error is not ZeroDivisionError
-        assert loop.run_until_complete(waiting) == [True, True]
+    others = asyncio.gather(*others)
+    with suppress(KeyboardInterrupt, SystemExit):
+        loop.run_until_complete(others)
+        assert error is ZeroDivisionError
+    assert loop.run_until_complete(others) == [True, True]
     assert told == [error] * (error is ZeroDivisionError)
     failing.cancel()
     loop.run_until_complete(asyncio.wait([failing]))
@@ -300,7 +259,7 @@ def test_an_interrupt_at_any_place_of_a_turn_leaves_the_other_timeouts(pywheel):
         loop.run_forever()
 
     for intrusion in at_each_place("asyncio/base_events.py", interrupt):
-        loop = make_loop("asyncio")
+        loop = asyncio.SelectorEventLoop()
         loop.time = lambda: now
         loop.set_exception_handler(lambda loop, context: None)
         timeouts = [pywheel.timeout_at(loop.time() + number * SOON) for number in (1, 2, 3)]
@@ -318,48 +277,42 @@ def test_an_interrupt_at_any_place_of_a_turn_leaves_the_other_timeouts(pywheel):
         loop.close()
 
 
-def test_a_handle_that_somebody_has_cancelled_is_asked_for_again_in_the_next_turn(pywheel, asyncios):
-    async def main():
-        timeout = pywheel.timeout(20 * SOON)
-        task = asyncios.create_task(hang(timeout))
-        await asyncio.sleep(0)
-        for handle in asyncios._scheduled:
-            handle.cancel()
-        return await asyncio.wait_for(task, 60)
-
-    assert asyncios.run_until_complete(main())
+async def test_a_handle_that_somebody_has_cancelled_is_asked_for_again_in_the_next_turn(pywheel, asyncios):
+    task = asyncios.create_task(hang(pywheel.timeout(20 * SOON)))
+    await asyncio.sleep(0)
+    for handle in asyncios._scheduled:
+        handle.cancel()
+    assert await asyncio.wait_for(task, 60)
 
 
-def test_a_loop_that_runs_within_another_is_the_running_one(pywheel, loop, asyncios):
+async def test_a_loop_that_runs_within_another_is_the_running_one(pywheel, foreign):
     async def inner():
         return await hang(pywheel.timeout(SOON))
 
-    async def main():
-        async with pywheel.timeout(FAR):
-            asyncio._set_running_loop(None)
-            try:
-                with pytest.raises(RuntimeError, match="no running event loop"):
-                    pywheel.timeout(1)
-                assert asyncios.run_until_complete(inner())
-            finally:
-                asyncio._set_running_loop(loop)
-        return await inner()
-
-    assert loop.run_until_complete(main())
+    other = asyncio.SelectorEventLoop()
+    async with pywheel.timeout(FAR):
+        asyncio._set_running_loop(None)
+        try:
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                pywheel.timeout(1)
+            assert other.run_until_complete(inner())
+        finally:
+            asyncio._set_running_loop(foreign)
+    assert await inner()
+    other.close()
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-async def use(pywheel):
-    async with pywheel.timeout(FAR):
-        await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
 def test_a_loop_that_was_closed_is_gone_without_the_garbage_collector(pywheel, kind):
-    loop = make_loop(kind)
-    loop.run_until_complete(use(pywheel))
+    async def use():
+        async with pywheel.timeout(FAR):
+            await asyncio.sleep(0)
+
+    loop = make_loop(pywheel, kind)
+    loop.run_until_complete(use())
     alive = weakref.ref(loop)
     gc.collect()
     gc.disable()
@@ -374,7 +327,7 @@ def test_a_loop_that_was_closed_is_gone_without_the_garbage_collector(pywheel, k
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize(("kind", "how"), [("asyncio", "closed"), ("asyncio", "dropped"), ("uvloop", "closed")])
 def test_a_loop_with_an_open_block_is_collected_and_the_block_with_it(pywheel, kind, how):
-    loop = make_loop(kind)
+    loop = make_loop(pywheel, kind)
     loop.set_exception_handler(lambda loop, context: None)
     timeout = pywheel.timeout_at(loop.time() + FAR)
     task = loop.create_task(hang(timeout))
@@ -388,30 +341,15 @@ def test_a_loop_with_an_open_block_is_collected_and_the_block_with_it(pywheel, k
     assert [each() for each in alive] == [None] * 3
 
 
-def test_a_pending_timeout_keeps_its_task_alive(pywheel, loop):
+async def test_a_pending_timeout_keeps_its_task_alive(pywheel, loop):
     """As the loop's own timer does: nobody else holds this task."""
 
     async def alone():
         ended.append(await hang(pywheel.timeout(10 * SOON)))
 
-    async def main():
-        loop.create_task(alone())
-        await asyncio.sleep(0)
-        gc.collect()
-        await asyncio.sleep(30 * SOON)
-
     ended = []
-    loop.run_until_complete(main())
-    assert ended == [True]
-
-
-def test_a_timeout_is_not_copied(pywheel, loop):
-    async def main():
-        async with pywheel.timeout(FAR) as timeout:
-            for duplicate in (copy.copy, copy.deepcopy):
-                with pytest.raises(TypeError, match="copy"):
-                    duplicate(timeout).reschedule(None)
-            timeout.reschedule(None)
-
-    loop.run_until_complete(main())
+    loop.create_task(alone())
+    await asyncio.sleep(0)
     gc.collect()
+    while not ended:
+        await asyncio.sleep(SOON)

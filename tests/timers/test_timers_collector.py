@@ -120,25 +120,26 @@ def test_what_a_pending_timer_refers_to_lives_through_collections(pywheel, clock
     assert alive(refs) == []
 
 
-@pytest.mark.parametrize("end", ["cancel", "fire", "stop", "forget"])
+ENDS = {
+    "cancel": lambda driver, timer, clock: timer.cancel(),
+    "fire": lambda driver, timer, clock: (clock.jump(5), driver._run(), timer.cancel()),
+    "stop": lambda driver, timer, clock: driver._stop(),
+    "forget": lambda driver, timer, clock: driver._forget(),
+    "begin anew": lambda driver, timer, clock: driver.__init__(clock, contexts=True),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_a_timer_that_has_left_the_wheel_may_be_garbage_with_whoever_holds_it(pywheel, clock, end):
     refs = {}
     for shape, make in SHAPES.items():
         driver, app = pywheel.Timers.__base__(clock, contexts=True), App()
         crowd(driver)
         app.timers, app.timer = driver, make(driver, app, 5)
-        if end == "cancel":
-            app.timer.cancel()
-        elif end == "fire":
-            clock.jump(5)
-            driver._run()
-            app.timer.cancel()
-        elif end == "stop":
-            app.left = driver._stop()
+        app.left = ENDS[end](driver, app.timer, clock)
+        if end == "stop":
             assert app.timer in app.left
             assert app.timer.callback is not None
-        else:
-            driver._forget()
         refs[shape] = weakref.ref(driver), weakref.ref(app)
     del driver, app
     collect()
@@ -247,12 +248,8 @@ def test_arguments_that_somebody_got_hold_of_may_be_garbage_once_the_timer_has_e
     delay = Look(app)
     timer = driver.call_later(delay, nothing, 1, app)
     app.found = delay.found
-    if end == "cancel":
-        timer.cancel()
-    elif end == "fire":
-        clock.advance(5)
-    elif end == "stop":
-        driver.stop()
+    if end != "drop":
+        ENDS[end](driver, timer, clock)
     gone = weakref.ref(app)
     del app, delay, timer, driver
     collect()
@@ -260,26 +257,19 @@ def test_arguments_that_somebody_got_hold_of_may_be_garbage_once_the_timer_has_e
     assert gone() is None
 
 
-@pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
-def test_a_context_that_an_event_loop_made_lives_though_a_dropped_driver_had_it_too(pywheel, clock):
-    loop, seen = pywheel.EventLoop(), []
-
+async def test_a_context_that_an_event_loop_made_lives_though_a_dropped_driver_had_it_too(pywheel, clock, ours):
     def make():
         variable.set("there")
-        return loop.call_later(0.001, lambda: seen.append(variable.get()))
+        return ours.call_later(0.001, lambda: seen.append(variable.get()))
 
-    async def main():
-        handle = contextvars.Context().run(make)
-        driver = pywheel.Timers(clock)
-        crowd(driver)
-        driver.call_later(5, nothing, context=handle._context)
-        del driver
-        collect()
-        while not seen:
-            await asyncio.sleep(0.001)
-
-    loop.run_until_complete(main())
-    loop.close()
+    seen, handle = [], contextvars.Context().run(make)
+    driver = pywheel.Timers(clock)
+    crowd(driver)
+    driver.call_later(5, nothing, context=handle._context)
+    del driver
+    collect()
+    while not seen:
+        await asyncio.sleep(0.001)
     assert seen == ["there"]
 
 
@@ -298,18 +288,6 @@ def test_a_dropped_driver_is_collected_though_its_clock_goes_on_running_its_time
     for _ in range(3):
         clock.advance(1)
         gc.collect()
-    assert gone() is None
-
-
-def test_timers_of_a_driver_that_is_initialised_anew_may_be_garbage_with_whoever_holds_them(pywheel, clock):
-    driver, app = pywheel.Timers(clock), App()
-    crowd(driver)
-    app.timer = driver.call_later(5, app.act, 1, 2)
-    driver.__init__(clock)
-    assert (len(driver), app.timer.active(), app.timer.cancel()) == (0, False, False)
-    gone = weakref.ref(app)
-    del app
-    collect()
     assert gone() is None
 
 

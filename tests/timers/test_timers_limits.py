@@ -1,5 +1,6 @@
 """Bounds and ends: `limit`, `max_pending`, `stop`, and clocks that do not keep their promises."""
 
+import asyncio
 import contextlib
 import gc
 import weakref
@@ -8,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from tests.core.items import Item
-from tests.timers.loops import nothing
+from tests.timers.loops import Told, nothing
 
 # ---- limit ---------------------------------------------------------------------------------------------------------
 
@@ -27,12 +28,23 @@ def test_limit_bounds_the_callbacks_and_the_rest_comes_first_the_next_time(timer
     assert calls == [0, 1, 2, 3, 4, "late"]
 
 
-@pytest.mark.parametrize(("limit", "error"), [(-1, ValueError), (1.5, TypeError), ("1", TypeError)])
+NO_BOUNDS = [(-1, ValueError), (1.5, TypeError), ("1", TypeError)]
+
+
+@pytest.mark.parametrize(("limit", "error"), NO_BOUNDS)
 def test_a_wrong_limit_is_refused_and_runs_nothing(timers, limit, error):
     timers.call_later(0, nothing)
     with pytest.raises(error, match="limit"):
         timers.run_due(limit)
     assert len(timers) == 1
+
+
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), *NO_BOUNDS])
+def test_a_bound_that_is_no_int_from_1_on_is_refused(pywheel, value, error):
+    with pytest.raises(error, match="max_pending"):
+        pywheel.Timers(max_pending=value)
+    with pytest.raises(error):
+        pywheel.AsyncTimers(asyncio.AbstractEventLoop(), limit=value)
 
 
 # ---- max_pending ---------------------------------------------------------------------------------------------------
@@ -53,12 +65,6 @@ def test_max_pending_is_exact(pywheel, clock):
     timers.call_later(1, nothing)
     with pytest.raises(pywheel.WheelFull):
         timers.call_later(1, nothing)
-
-
-@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("1", TypeError)])
-def test_a_wrong_max_pending_is_refused(pywheel, value, error):
-    with pytest.raises(error, match="max_pending"):
-        pywheel.Timers(max_pending=value)
 
 
 # ---- what is pending -----------------------------------------------------------------------------------------------
@@ -162,9 +168,8 @@ def test_leaving_a_with_block_stops(pywheel, clock):
 # ---- bad luck ------------------------------------------------------------------------------------------------------
 
 
-class BadClock:
-    def __init__(self, now):
-        self.now = now
+class Broken(Told):
+    """Raises what it is told, if that is an exception."""
 
     def time_ns(self):
         if self.now is OSError:
@@ -185,8 +190,8 @@ BAD = [
 @pytest.mark.parametrize(("now", "error"), BAD, ids=repr)
 def test_a_clock_that_shows_no_time_is_an_error_that_changes_nothing(pywheel, now, error):
     with pytest.raises(error):
-        pywheel.Timers(BadClock(now))
-    clock = BadClock(0)
+        pywheel.Timers(Broken(now))
+    clock = Broken()
     timers, calls = pywheel.Timers(clock), []
     timer, periodic = timers.call_later(1, calls.append, 1), timers.call_every(2, calls.append, 2)
     clock.now = now
@@ -207,7 +212,7 @@ def test_a_clock_that_shows_no_time_is_an_error_that_changes_nothing(pywheel, no
 
 
 def test_a_clock_that_goes_back_makes_nothing_early_and_loses_nothing(pywheel):
-    clock = BadClock(100 * 10**9)
+    clock = Told(100 * 10**9)
     timers, calls = pywheel.Timers(clock), []
     for when in (90, 95, 105, 130):
         timers.call_at(when, lambda when=when: calls.append((when, clock.now // 10**9)))
@@ -224,7 +229,7 @@ def test_a_clock_that_goes_back_makes_nothing_early_and_loses_nothing(pywheel):
 
 
 def test_a_clock_near_its_end_still_counts_right(pywheel):
-    clock = BadClock(2**62)
+    clock = Told(2**62)
     for tick in (0.000001, 0.001, 3600):
         timers, calls = pywheel.Timers(clock, tick), []
         longest = timedelta(microseconds=2**62 // 1000)

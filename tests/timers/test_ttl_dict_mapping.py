@@ -1,7 +1,5 @@
 """A TTLDict is a mapping like others."""
 
-import copy
-import pickle
 from collections.abc import ItemsView, KeysView, MutableMapping, ValuesView
 
 import pytest
@@ -96,13 +94,6 @@ def test_the_repr_shows_what_is_there(make_dict, clock):
         pass
 
     assert repr(Sessions(10)) == "Sessions({}, ttl=10)"
-
-
-def test_it_can_be_neither_copied_nor_pickled(d):
-    for refuse in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match=r"TTLDict cannot be copied or pickled"):
-            refuse(d)
-    assert dict(d.items()) == dict(d) == {"a": 1, "b": 2, "c": 3}
 
 
 def test_a_subclass_may_change_what_happens_at_set(pywheel, clock):

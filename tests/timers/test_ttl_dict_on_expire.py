@@ -5,25 +5,9 @@ import logging
 import pytest
 
 
-@pytest.fixture
-def told():
-    """What on_expire was called with."""
-    return []
-
-
-@pytest.fixture
-def make(pywheel, clock, told):
-    """Makes dicts on that clock which note what they drop."""
-
-    def make(ttl=10, **keywords):
-        keywords.setdefault("on_expire", lambda key, value: told.append((key, value)))
-        return pywheel.TTLDict(ttl, clock=clock, **keywords)
-
-    return make
-
-
-def test_what_is_deleted_or_replaced_is_not_told(make, clock, told):
-    d = make()
+def test_what_is_deleted_or_replaced_is_not_told(make_dict, clock):
+    told = []
+    d = make_dict(on_expire=lambda *item: told.append(item))
     d.update(dict.fromkeys("abcde", 0))
     d["a"] = 1
     del d["b"]
@@ -35,9 +19,9 @@ def test_what_is_deleted_or_replaced_is_not_told(make, clock, told):
     assert told == []
 
 
-def test_what_had_to_make_room_is_told_once_the_new_key_is_there(make, clock):
+def test_what_had_to_make_room_is_told_once_the_new_key_is_there(make_dict, clock):
     told = []
-    d = make(maxsize=2, on_expire=lambda *item: told.append((item, list(d), d._lock._is_owned())))
+    d = make_dict(maxsize=2, on_expire=lambda *item: told.append((item, list(d), d._lock._is_owned())))
     d["a"] = 1
     d["b"] = 2
     d["c"] = 3
@@ -49,23 +33,23 @@ def test_what_had_to_make_room_is_told_once_the_new_key_is_there(make, clock):
     assert [item for item, *_ in told[2:]] == [("c", 3), ("d", 4)]
 
 
-def test_on_expire_finds_the_dict_without_the_key_and_the_lock_free(make, clock):
+def test_on_expire_finds_the_dict_without_the_key_and_the_lock_free(make_dict, clock):
     seen = []
-    d = make(on_expire=lambda key, value: seen.append((key in d, len(d), d._lock._is_owned())))
+    d = make_dict(on_expire=lambda key, value: seen.append((key in d, len(d), d._lock._is_owned())))
     d.update(a=1, b=2)
     clock.advance(10)
     assert d.get("a") is None
     assert seen == [(False, 0, False)] * 2
 
 
-def test_on_expire_may_set_the_key_again(make, clock):
+def test_on_expire_may_set_the_key_again(make_dict, clock):
     counts = []
 
     def again(key, value):
         counts.append(value)
         d[key] = value + 1
 
-    d = make(on_expire=again)
+    d = make_dict(on_expire=again)
     d["a"] = 0
     for _ in range(3):
         clock.advance(10)
@@ -74,14 +58,14 @@ def test_on_expire_may_set_the_key_again(make, clock):
     assert d == {"a": 3}
 
 
-def test_a_key_that_on_expire_sets_again_for_no_time_does_not_spin(make, clock):
+def test_a_key_that_on_expire_sets_again_for_no_time_does_not_spin(make_dict, clock):
     counts = []
 
     def again(key, value):
         counts.append(value)
         d.set(key, value + 1, 0)
 
-    d = make(on_expire=again)
+    d = make_dict(on_expire=again)
     d["a"] = 0
     clock.advance(10)
     assert d.expire() == 1
@@ -90,7 +74,7 @@ def test_a_key_that_on_expire_sets_again_for_no_time_does_not_spin(make, clock):
     assert counts == [0, 1]
 
 
-def test_an_error_in_on_expire_is_logged_and_the_others_are_told(make, clock, caplog):
+def test_an_error_in_on_expire_is_logged_and_the_others_are_told(make_dict, clock, caplog):
     told = []
 
     def fragile(key, value):
@@ -98,7 +82,7 @@ def test_an_error_in_on_expire_is_logged_and_the_others_are_told(make, clock, ca
         if key == "b":
             raise RuntimeError("the store is closed")
 
-    d = make(on_expire=fragile)
+    d = make_dict(on_expire=fragile)
     d.update(a=1, b=2, c=3)
     clock.advance(10)
     with caplog.at_level(logging.ERROR, logger="pywheel"):
@@ -119,14 +103,16 @@ USES = {
 
 
 @pytest.mark.parametrize(("use", "maxsize"), [("looks", None), ("sets", 5_000), ("counts", None)])
-def test_on_expire_that_uses_the_dict_is_told_of_every_key_in_order_without_a_deep_stack(make, clock, use, maxsize):
+def test_on_expire_that_uses_the_dict_is_told_of_every_key_in_order_without_a_deep_stack(
+    make_dict, clock, use, maxsize
+):
     told = []
 
     def on_expire(key, value):
         told.append(key)
         USES[use](d)
 
-    d = make(on_expire=on_expire, maxsize=maxsize)
+    d = make_dict(on_expire=on_expire, maxsize=maxsize)
     d.update(dict.fromkeys(range(5_000)))
     clock.advance(10)
     if use != "counts":
@@ -137,7 +123,7 @@ def test_on_expire_that_uses_the_dict_is_told_of_every_key_in_order_without_a_de
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_goes_through_on_expire_loses_a_hundred_or_so_and_the_rest_is_told_later(make, clock, error):
+def test_what_goes_through_on_expire_loses_a_hundred_or_so_and_the_rest_is_told_later(make_dict, clock, error):
     told = []
 
     def interrupt(key, value):
@@ -145,7 +131,7 @@ def test_what_goes_through_on_expire_loses_a_hundred_or_so_and_the_rest_is_told_
         if key == 0:
             raise error
 
-    d = make(on_expire=interrupt)
+    d = make_dict(on_expire=interrupt)
     d.update(dict.fromkeys(range(1000)))
     clock.advance(10)
     with pytest.raises(error):
