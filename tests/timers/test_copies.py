@@ -22,7 +22,7 @@ MAKERS = {
 @pytest.mark.parametrize("kind", MAKERS)
 def test_nothing_that_stands_on_a_wheel_is_copied_or_pickled(pywheel, timers, kind, duplicate):
     thing = MAKERS[kind](pywheel, timers)
-    with pytest.raises(TypeError, match=r"cannot (be )?(copy|copied)|pickle"):
+    with pytest.raises(TypeError, match=r"copy|copied|__reduce__"):
         duplicate(thing)
 
 

@@ -50,8 +50,9 @@ def test_no_callback_is_early_however_coarse_floats_have_become(pywheel, start):
         pending.append(handle)
         clock._move_to(clock.time_ns() + number % 7, False)
         turn(loop)
-    while any(pending):
-        now, late = loop.time(), [handle[0] for handle in pending if handle and handle[0].when() <= loop.time()]
+    while pending := [handle for handle in pending if handle]:
+        now = loop.time()
+        late = any(handle[0].when() <= now for handle in pending)
         turn(loop)
         if not late:
             clock._move_to(clock.time_ns() + 1 + 131 * (now == loop.time()), False)

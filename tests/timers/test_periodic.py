@@ -8,6 +8,8 @@ import pytest
 from tests.implementations import CORES, load_package
 from tests.timers.loops import nothing
 
+MISSED = ["skip", "burst", "delay"]
+
 
 @pytest.fixture
 def seen():
@@ -43,6 +45,47 @@ def test_skip_leaves_missed_calls_out_and_keeps_the_grid(timers, clock, note, se
     assert timers.run_due() == 1
     clock.advance(10)
     assert seen == [35, 40]
+
+
+@pytest.mark.parametrize("missed", MISSED)
+@pytest.mark.parametrize("at", [1, 3])
+def test_cancel_from_its_own_callback_ends_it_at_once(timers, clock, missed, at):
+    calls = []
+
+    def callback(item):
+        calls.append(item)
+        if len(calls) == at:
+            assert timer.active()
+            assert timer.cancel() is True
+            assert timer.cancel() is False
+            assert (timer.callback, timer.args) == (None, ())
+
+    timer = timers.call_every(1, callback, "item", missed=missed)
+    clock.advance(1)
+    clock.jump(20)
+    while timers.run_due():
+        clock.jump(1)
+    assert len(calls) == at
+    assert timer.cancelled()
+    assert len(timers) == 0
+
+
+def test_reset_while_it_makes_up_forgets_the_missed_calls(timers, clock):
+    calls = []
+    timer = timers.call_every(1, lambda: calls.append(timer.reset()), missed="burst")
+    clock.jump(10)
+    assert timers.run_due() == 1
+    assert timer.when() == 11
+
+
+@pytest.mark.parametrize("missed", MISSED)
+def test_reschedule_to_a_time_that_has_passed_is_one_call_now_and_a_grid_from_now(timers, clock, missed):
+    calls = []
+    timer = timers.call_every(1, calls.append, 1, missed=missed)
+    clock.jump(1000)
+    timer.reschedule(5)
+    assert timers.run_due() == 1
+    assert timer.when() == 1001
 
 
 def test_jitter_makes_each_call_late_within_its_bound_and_does_not_add_up(timers, clock, note, seen):
