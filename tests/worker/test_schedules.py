@@ -127,7 +127,7 @@ def test_a_planner_job_that_could_not_be_put_back_is_put_with_the_next_try(queue
 def test_missed_ticks_that_queue_run_in_order_one_right_after_the_other(tmp_path, concurrency):
     """As each end wakes the next one: by looks alone, an eighth of how long a tick waits, this takes many minutes."""
     url, ran, running = f"sqlite:///{tmp_path}/jobs.db", [], []
-    with JobQueue(url, clock=ManualClock(wall=time.time() - 3 * HOUR)) as before:
+    with JobQueue(url, clock=ManualClock(wall=round(1_000 * (time.time() - 3 * HOUR)))) as before:
         before.schedules.set("s", "work", every="1m", catch_up="all", overlap="queue")
 
     with JobQueue(url) as queue:
