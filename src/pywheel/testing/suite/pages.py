@@ -123,6 +123,13 @@ class PageTests(StoreTests):
                 ids = sorted(id for id, job in jobs.items() if filter._replace(state=None).fits(job))
                 self.both_ways(ids, topic=topic, due_from=first, due_until=last)
 
+    def test_pages_pass_over_nothing_that_is_due_at_the_same_time(self) -> None:
+        ids = self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(50))))
+        ids.sort()
+        later = self.put(due=NOW + 1)
+        assert self.paged(7, state=State.DELAYED, due_from=NOW) == [*ids, later]
+        assert self.paged(7, state=State.DELAYED, due_until=NOW, newest=True) == ids[::-1]
+
     def test_a_page_knows_jobs_whose_lease_is_over(self) -> None:
         lost, spent = self.put(), self.put()
         self.reserve(1, policy=TERMS)
