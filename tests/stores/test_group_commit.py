@@ -165,3 +165,19 @@ def test_who_shared_an_interrupted_commit_learns_how_it_ended_or_goes_again(pool
     assert isinstance(results["interrupted"], KeyboardInterrupt)
     assert results["b"] == outcome or type(results["b"]) is outcome
     assert sum("b" in ops for ops in recorder.commits) == (2 if stored is False else 1)
+
+
+def test_nobody_takes_over_from_who_forks_however_long_it_lasts(pool, leader, recorder, monkeypatch):
+    """A thread within SQLite would copy a locked mutex into the child, which would wait for it for ever."""
+    recorder.gate.set()
+    refused, take_over = [], leader._take_over
+    monkeypatch.setattr(leader, "_take_over", lambda: refused.append(not take_over()) or not refused[-1])
+    assert leader.pause()
+    call = pool.submit(leader.apply, ["a"])
+    until(lambda: len(refused) > 1)
+    assert (refused, recorder.commits) == ([True] * len(refused), [])
+    with pytest.raises(StoreBusy):
+        leader.apply(["a signal handler's"])
+    leader.resume()
+    assert ended(call) == ["done a"]
+    assert leader.apply(["b"]) == ["done b"]

@@ -110,6 +110,8 @@ class GroupCommit:
         self._crowd = 1  # callers of the last commit, and those that waited at its end
         self._took = 0.0  # seconds of the last commit
         self._gathers: _Call | None = None  # the leader's call while it waits for `_crowd` callers
+        self.paused = False
+        """Whether a thread that forks has the token, or waits for it."""
 
     def apply(self, ops: Sequence[Command[Any]]) -> list[Any]:
         """Return the outcomes of the commands, once a transaction with them is durable. StoreBusy after the limit."""
@@ -151,10 +153,20 @@ class GroupCommit:
 
     def pause(self) -> bool:
         """Let no commit begin until `resume`; return whether that was possible within the limit. For forks."""
-        return not self._token._is_owned() and self._token.acquire(timeout=self._limit)  # type: ignore[attr-defined]
+        if self._token._is_owned():  # type: ignore[attr-defined]
+            return False
+        self.paused = True
+        self._entry = object()  # only now: who sees this entry also sees the pause, and does not take over
+        until = time.monotonic() + self._limit
+        while not self._take_token(_LOOK):
+            if time.monotonic() >= until:
+                self.paused = False
+                return False
+        return True
 
     def resume(self) -> None:
         """Let commits begin again, after this thread paused them."""
+        self.paused = False
         self._give()
 
     def leads(self) -> bool:
@@ -162,12 +174,12 @@ class GroupCommit:
         return bool(self._token._is_owned())  # type: ignore[attr-defined]
 
     def _refuse_within_itself(self) -> None:
-        """Raise StoreBusy if this thread commits already, and was interrupted by a signal handler.
+        """Raise StoreBusy if this thread commits or forks already, and was interrupted by a signal handler.
 
         If the interrupt came while it gave back the token, give it back.
         """
         if self._token._is_owned():  # type: ignore[attr-defined]
-            if self._is_entered(sys._getframe(1).f_back):
+            if self.paused or self._is_entered(sys._getframe(1).f_back):
                 raise StoreBusy("this thread is writing to the store already: a signal handler cannot write too")
             self._give()
 
@@ -192,7 +204,7 @@ class GroupCommit:
         try:
             token, entry = self._token, self._entry
             owner = _owner(token)
-            if not owner or self._is_entered(sys._current_frames().get(owner)) or _owner(token) != owner:
+            if self.paused or not owner or self._is_entered(sys._current_frames().get(owner)) or _owner(token) != owner:
                 return False
             new = threading.RLock()
             new.acquire()

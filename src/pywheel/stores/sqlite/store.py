@@ -54,7 +54,6 @@ class SqliteStore(SqliteEngine):
         self._new = True
         """Whether this process has not used the store yet: `_presence` is still to be made, or is the parent's."""
         self._closed = False
-        self._paused = False  # while a fork is under way
         self._renewing = threading.RLock()
         self._group_commit = GroupCommit(self._transact, _separate, BUSY_SECONDS)
         self._watch = CommitWatch(self._present)
@@ -229,13 +228,12 @@ class SqliteStore(SqliteEngine):
 
     def before_fork(self) -> None:
         """Let no commit be under way."""
-        self._paused = self._group_commit.pause()
-        if self._paused:
+        if self._group_commit.pause():
             self._database.before_fork()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        if self._paused:  # else a signal handler forked in the middle of this thread's own commit
+        if self._group_commit.paused:  # else a signal handler forked in the middle of this thread's own commit
             self._database.after_fork_in_parent()
             self._group_commit.resume()
 
