@@ -19,10 +19,11 @@ from tests.worker.accounts import Accounts
 from tests.worker.intervals import union
 from tests.worker.ledger import LIMITED, TOPICS, lines
 from tests.worker.ledger_watchdog import Waits, is_stopped
+from tests.worker.plants import ALL_READY
 from tests.worker.storm import Storm
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
-CALLS = 250  # of producers, after which a fault has had its chance
+CALLS = 250  # of producers, after which a fault has had its chance, once all workers are ready
 
 
 def kinds(folder, plant, calls=CALLS, topics=TOPICS, workers=1, excuses=False):
@@ -33,7 +34,11 @@ def kinds(folder, plant, calls=CALLS, topics=TOPICS, workers=1, excuses=False):
     storm = Storm(folder, SEED, f"sqlite:///{folder}/jobs.db", workers=0, producers=4, plant=plant, topics=topics)
     try:
         storm.workers += [storm.worker(list(TOPICS[:-1]), at_once=8) for _ in range(workers)]
-        while len(lines(storm.path)["told"]) < calls:
+        ready = {process.pid for process in storm.workers}
+        until(lambda: ready <= {line["pid"] for line in lines(storm.path)["ready"]})
+        Path(folder, ALL_READY).touch()
+        before = len(lines(storm.path)["told"])
+        while len(lines(storm.path)["told"]) < before + calls:
             storm.let_pass(0.2)
         storm.calm_down()
         accounts = Accounts(storm.path, storm.queue, excuses=excuses)
