@@ -106,6 +106,7 @@ fuzz: $(VENV)/test.group $(VENV)/native
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so. Their data
 # lie in memory, where it has room for them: MariaDB makes tables seven times as fast there.
 servers: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
+servers: export HYPOTHESIS_PROFILE ?= quick
 servers: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -o faulthandler_timeout=1200 -m "servers and not clients and not frameworks and not packaging" $(ARGS)
 
@@ -280,7 +281,7 @@ tsan:
 	@echo "no data race found"
 
 package: $(VENV)/package.group $(VENV)/native
-	@$(BIN)/python -m pytest -o faulthandler_timeout=1200 tests/packaging tests/journeys $(ARGS)
+	@$(BIN)/python -m pytest -o faulthandler_timeout=1200 tests/packaging $(ARGS)
 
 # On every Python of PYTHONS that is here: a wheel from the sdist, with all extras, in an empty environment.
 release-check: $(VENV)/package.group $(VENV)/native

@@ -21,7 +21,7 @@ _COMMON = settings(
 )
 _ALWAYS_THE_SAME = {"derandomize": True, "database": None}
 settings.register_profile("quick", _COMMON, max_examples=20, **(_ALWAYS_THE_SAME if os.environ.get("CI") else {}))
-settings.register_profile("ci", _COMMON, max_examples=100, **_ALWAYS_THE_SAME)
+settings.register_profile("ci", _COMMON, max_examples=60, **_ALWAYS_THE_SAME)
 settings.register_profile("deep", _COMMON, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.frameworks.programs import DJANGO
-from tests.journeys.shops import Customers, are_balanced, asked
+from tests.packaging.journeys.shops import Customers, are_balanced, asked
 
 ENGINE = "django.db.backends.mysql"
 

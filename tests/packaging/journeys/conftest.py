@@ -6,7 +6,6 @@ import time
 import pytest
 
 from tests.frameworks.programs import Program
-from tests.packaging.conftest import build_wheel, sdist, wheel  # noqa: F401  (fixtures)
 from tests.packaging.tools import INHERITED, Environment
 
 NEEDED = ("SQLAlchemy[asyncio]>=2", "asyncpg", "aiosqlite", "fastapi", "uvicorn", "Django>=4.2")
@@ -19,7 +18,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def python(wheel, tmp_path_factory):  # noqa: F811
+def python(wheel, tmp_path_factory):
     """The Python of an environment with the wheel, its extras, and what the programs need themselves."""
     environment = Environment(tmp_path_factory.mktemp("journeys") / "environment")
     environment.install(f"{wheel}[cli,cron,mysql,postgres,server]", *NEEDED)

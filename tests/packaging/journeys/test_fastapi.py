@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from tests.frameworks.programs import FOLDER
-from tests.journeys.shops import Customers, are_balanced, asked
+from tests.packaging.journeys.shops import Customers, are_balanced, asked
 
 
 @pytest.fixture
