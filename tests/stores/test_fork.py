@@ -1,10 +1,15 @@
 """A store that was opened before a fork works on both sides, as if each had opened it itself."""
 
 import os
+from contextlib import suppress
 
 import pytest
 
+from pywheel.stores.memory import MemoryStore
+from pywheel.stores.sqlite import SqliteStore, forks
+from tests.interrupts import at_each_place, interrupt, traced
 from tests.isolated.child import run_well
+from tests.stores.calls import ended, put
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")]
 
@@ -71,6 +76,36 @@ for thread in threads:
     thread.join()
 assert codes == [0] * 25
 assert sum(queue.topics.counts()["t"]) == len(told) + 75
+""",
+    "threads_fork_at_once": """
+def child():
+    queue.put("t")
+
+codes = []
+threads = [threading.Thread(target=lambda: codes.extend(in_child(child) for _ in range(10))) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+queue.put("t")
+assert codes == [0] * 30
+assert sum(queue.topics.counts()["t"]) == 31
+""",
+    "forks_while_another_thread_opens_queues": """
+def child():
+    queue.put("t")
+
+def opens():
+    while True:
+        for url in (sys.argv[1], "memory:"):
+            with JobQueue(url):
+                pass
+
+threading.Thread(target=opens, daemon=True).start()
+for number in range(1, 21):
+    assert in_child(child) == 0
+    queue.put("t")
+assert sum(queue.topics.counts()["t"]) == 40
 """,
     "a_child_may_listen_and_the_parents_notifier_stays": HEARD
     + """
@@ -252,6 +287,25 @@ over.set()
 reader.join()
 assert (found, begun[0] is begun[1]) == ([(1,)], False)
 """,
+    "forks_beside_a_backup": """
+queue.put_many(queue.job("t", n) for n in range(1_000))
+copies = []
+
+def work():
+    for number in range(10):
+        copies.append(f"{sys.argv[1].removeprefix('sqlite:///')}-copy{number}")
+        queue.store.backup(copies[-1])
+
+thread = threading.Thread(target=work)
+thread.start()
+while thread.is_alive():
+    assert in_child(lambda: queue.put("t")) == 0
+thread.join()
+for path in copies:
+    with JobQueue(f"sqlite:///{path}") as copy:
+        assert sum(copy.topics.counts()["t"]) >= 1_000
+        assert copy.store.check() == []
+""",
 }
 
 
@@ -296,3 +350,17 @@ def test_with_a_file_that_was_opened_before(tmp_path, name):
 
 def test_a_child_has_a_whole_copy_of_its_own_of_a_store_in_memory_whatever_threads_were_doing():
     assert runs_well(IN_MEMORY, "memory:")
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_a_signal_handler_that_raises_anywhere_in_what_follows_a_fork_leaves_a_store_that_works(tmp_path, pool, kind):
+    """As the hooks of a fork do it, without one: what follows is called twice."""
+    with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "jobs.db") as store:
+        for intrusion in at_each_place(("sqlite/forks.py", "/store.py", "database.py", "group_commit.py"), interrupt):
+            forks._before()
+            with suppress(KeyboardInterrupt), traced(intrusion):
+                forks._after_in_parent()
+            forks._after_in_parent(last=True)
+            put(store)
+            ended(pool.submit(put, store))
+        assert store.verify() == []

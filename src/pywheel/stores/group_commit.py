@@ -166,8 +166,8 @@ class GroupCommit:
 
     def resume(self) -> None:
         """Let commits begin again, after this thread paused them."""
-        self.paused = False
         self._give()
+        self.paused = False
 
     def leads(self) -> bool:
         """Whether this thread is committing."""

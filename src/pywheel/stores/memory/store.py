@@ -13,6 +13,7 @@ from ...clock import Clock
 from ...jobs import commands as c
 from ..checks import sound
 from ..contract import CLOSED, Durability
+from ..sqlite import forks
 from ..sqlite.connection import FOREIGN, ours
 from ..sqlite.dialect import SCHEMA
 from ..sqlite.engine import SqliteEngine, rows_of
@@ -41,14 +42,16 @@ class MemoryStore(SqliteEngine):
         self._busy = False  # the thread that has the lock is using the connection
         self._closed = False
         self._paused = False  # a fork is under way, and its thread has the lock
-        self._connection = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        self._connection.executescript(SCHEMA)
+        with forks.gate():
+            self._connection = sqlite3.connect(
+                ":memory:", isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+            self._connection.executescript(SCHEMA)
         if random is not None:
             self._connection.create_function("random", 0, random)
         super().__init__(url, clock)
         self._presence = self._new_presence()
+        forks.add(self)
 
     def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
         """Return the result of `work`, run while no other thread uses the connection. Roll back if it raises."""
@@ -109,13 +112,14 @@ class MemoryStore(SqliteEngine):
 
     def before_fork(self) -> None:
         """Let no other thread use the connection: the child would wait for it for ever."""
+        self._paused = True
         self._paused = self._lock.acquire(timeout=_FORK_SECONDS)
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        if self._paused:
-            self._paused = False
+        if self._paused and self._lock._is_owned():  # type: ignore[attr-defined]
             self._lock.release()
+        self._paused = False
 
     def after_fork_in_child(self) -> None:
         """Go on with the child's own copy of the jobs."""

@@ -8,12 +8,13 @@ import re
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from ..._errors import BadJob, NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly
 from ..schema import Schema, of_migrations
+from . import forks
 from .dialect import SCHEMA
 from .side_files import NO_ROOM, said_by_system
 
@@ -112,22 +113,18 @@ def adopt(path: str | Path) -> None:
         StoreError: the file cannot be used.
     """
     path = str(path)
-    connection = connect(path)
-    try:
-        with translated(path):
-            connection.execute("BEGIN IMMEDIATE")
-            names = {name for [name] in connection.execute("SELECT name FROM sqlite_schema")}
-            application = _application(connection)
-            [version] = connection.execute("PRAGMA user_version").fetchone()
-            if names and application != APPLICATION:
-                if application or version:
-                    raise NotAStore(f"{path} belongs to another program: give the jobs a file of their own")
-                if taken := sorted(names & _ours()):
-                    raise NotAStore(f"{path} already has a table {taken[0]!r}: give the jobs a file of their own")
-                connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute("COMMIT")
-    finally:
-        connection.close()
+    with forks.gate(), closing(connect(path)) as connection, translated(path):
+        connection.execute("BEGIN IMMEDIATE")
+        names = {name for [name] in connection.execute("SELECT name FROM sqlite_schema")}
+        application = _application(connection)
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+        if names and application != APPLICATION:
+            if application or version:
+                raise NotAStore(f"{path} belongs to another program: give the jobs a file of their own")
+            if taken := sorted(names & _ours()):
+                raise NotAStore(f"{path} already has a table {taken[0]!r}: give the jobs a file of their own")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute("COMMIT")
 
 
 def _ours() -> set[str]:

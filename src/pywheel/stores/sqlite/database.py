@@ -58,6 +58,7 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._reads: dict[object, sqlite3.Connection | None] = {}  # under way; None until it has its connection
         self._forking = False
+        self._hasty = False  # a fork has waited long enough for reads under way
         self._checkpoints = Checkpoints(self)
 
     # ---- writing --------------------------------------------------------------------------------------------------
@@ -290,6 +291,7 @@ class Database:
         began = time.monotonic()
         while self._reads and (lasted := time.monotonic() - began) < _FORK_MOST:
             if lasted > _FORK_SECONDS:
+                self._hasty = True
                 self._interrupt()
             time.sleep(_NAP)
         self._drain()
@@ -301,9 +303,16 @@ class Database:
                 with suppress(sqlite3.ProgrammingError):  # it is closed
                     reader.interrupt()
 
+    def refuse_to_go_on(self) -> None:
+        """Raise what ends a read that no interrupt ends, if a fork waits for it; then it begins anew."""
+        if self._hasty:
+            error = sqlite3.OperationalError("interrupted")
+            error.sqlite_errorcode = sqlite3.SQLITE_INTERRUPT
+            raise error
+
     def after_fork_in_parent(self) -> None:
         """Let reads begin again."""
-        self._forking = False
+        self._forking = self._hasty = False
 
     def after_fork_in_child(self) -> None:
         """Leave the connections alone that the parent could not close; open new ones at the next use."""
@@ -311,7 +320,7 @@ class Database:
             leave_alone(connection)
         self._connection, self._clean, self._logs = None, True, ()
         self._idle, self._reads = [], {}
-        self._forking = False
+        self._forking = self._hasty = False
         self._look_at = 0.0
         self._forget()
 

@@ -1,16 +1,13 @@
-"""The shared part of the stores on SQLite, with a file and without: transactions, presence, and forks."""
+"""The shared part of the stores on SQLite, with a file and without: transactions, and presence."""
 
 from __future__ import annotations
 
-import atexit
-import os
 import sqlite3
 import threading
-import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as c
@@ -47,7 +44,6 @@ class SqliteEngine(SqlStore):
         """The highest id that was given, as far as this process knows."""
         self._topics, self._workers = Names("topic"), Names("worker")
         self._known, self._known_workers = Names("topic"), Names("worker")
-        _STORES.add(self)
 
     # ---- transactions -----------------------------------------------------------------------------------------------
 
@@ -208,25 +204,3 @@ def _end(connection: sqlite3.Connection, commit: Commit | None, outcomes: list[A
         commit.stored = not connection.in_transaction
         raise
     commit.stored = True
-
-
-# ---- the stores of this process, around its forks and at its end ----------------------------------------------------
-
-_STORES: Final[weakref.WeakSet[SqliteEngine]] = weakref.WeakSet()
-
-
-def _all(step: str) -> Callable[[], None]:
-    def do() -> None:
-        for store in list(_STORES):
-            getattr(store, step)()
-
-    return do
-
-
-atexit.register(_all("before_exit"))
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_all("before_fork"),
-        after_in_parent=_all("after_fork_in_parent"),
-        after_in_child=_all("after_fork_in_child"),
-    )

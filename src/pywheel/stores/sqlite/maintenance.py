@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from .. import verify as faults
 from ..sql import verify as tables
 from ..sql.transaction import Names, Transaction
 from ..verify import Finding, verified
-from .connection import connect, schema_of, translated
+from .connection import schema_of, translated
 from .dialect import SQLITE, Carrier
 from .side_files import side_errors
 
@@ -46,17 +47,22 @@ def rewrite(connection: sqlite3.Connection) -> None:
     connection.execute("VACUUM")
 
 
-def backup(path: str, target: str) -> None:
-    """Copy the database as it is now, in steps. StoreError if there is a file at `target` already."""
+def backup(source: sqlite3.Connection, path: str, target: str, look: Callable[[], None]) -> None:
+    """Copy the database as it is now, in steps. StoreError if there is a file at `target` already.
+
+    Args:
+        look: called after each step; the copy ends with what it raises.
+    """
     part = f"{target}-partial"
     if Path(target).exists():
         raise StoreError(f"{target} exists: give the path of a new file for the backup")
     try:
-        with closing(connect(path, read_only=True)) as source, translated(target):
+        with translated(target):
             with closing(_new(part, path)) as copy:
                 source.execute("BEGIN")  # one state of the jobs, whatever is written meanwhile
                 source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-                source.backup(copy, pages=_COPIED, sleep=_REST)
+                source.backup(copy, pages=_COPIED, sleep=_REST, progress=lambda *_: look())
+                source.execute("COMMIT")
             with side_errors(target):
                 os.link(part, target)  # never over another file
     finally:

@@ -22,7 +22,7 @@ from ..contract import CLOSED, Durability
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
 from ..within import CommitWatch, driver_connection, is_async, wait
-from . import maintenance
+from . import forks, maintenance
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import ORDINARY, Database
 from .dialect import SQLITE, Carrier, WrongGuess
@@ -58,11 +58,13 @@ class SqliteStore(SqliteEngine):
         self._group_commit = GroupCommit(self._transact, _separate, BUSY_SECONDS)
         self._watch = CommitWatch(self._present)
         self._database = Database(self.path, create=create, forget=self._forget, page=self._page)
-        try:
-            self._database.open(time.monotonic() + BUSY_SECONDS)
-        except BaseException:
-            self._database.close()
-            raise
+        with forks.gate():
+            try:
+                self._database.open(time.monotonic() + BUSY_SECONDS)
+            except BaseException:
+                self._database.close()
+                raise
+            forks.add(self)
 
     # ---- writing --------------------------------------------------------------------------------------------------
 
@@ -139,12 +141,12 @@ class SqliteStore(SqliteEngine):
     def backup(self, path: str | Path) -> None:
         """Copy all jobs as they are now into a new file, a store like this one, while others write. O(jobs).
 
-        StoreError if the file exists already.
+        StoreError if the file exists already. A fork waits for it for a second; then the copy begins anew.
         """
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"a backup goes to a path, not {path!r:.40}")
         self._open()
-        maintenance.backup(self.path, os.path.realpath(path))
+        self._database.read(maintenance.backup, self.path, os.path.realpath(path), self._database.refuse_to_go_on)
 
     def check(self) -> list[str]:
         """Return the faults of the file, [] if there are none. O(file); others may read and write meanwhile."""
