@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from pywheel import BadJob, Fixed
+from pywheel.client.jobs import _QUIET
 from pywheel.jobs import Counts, State
+from pywheel.worker.leases import _START, _START_BEGUN
 from tests.jobs.fixtures import NOW
 
 
@@ -119,5 +121,9 @@ def test_a_pause_asks_the_workers_before_it_returns(queue):
     queue.store.quiet = lambda *args: asked.append((args, queue.topics.list()[0].paused)) or quiet(*args)
     queue.put("t")
     assert queue.topics.pause("t") is True
-    assert asked == [(("t", 1.0), True)]
+    assert asked == [(("t", _QUIET), True)]
     assert queue.topics.pause("t") is False
+
+
+def test_a_pause_waits_for_longer_than_a_worker_that_stands_still_may_start_what_it_has_claimed():
+    assert _QUIET > _START_BEGUN > _START

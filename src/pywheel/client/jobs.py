@@ -22,7 +22,7 @@ from .calls import Applies, AsyncApplies, Calls, awaited, in_a_thread
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "filter_of", "found"]
 
 _PAGE: Final = 250  # jobs in one transaction of a bulk call, which also reads their bodies
-_QUIET: Final = 1.0  # seconds without a sign of life after which a worker counts as gone
+_QUIET: Final = 3.0  # seconds: longer than a worker that stands still may start what it has claimed before
 Page: TypeAlias = list[Job]  # within a class, `list` is a method
 Attempts: TypeAlias = list[Attempt]
 AllTopics: TypeAlias = list[Topic]
@@ -213,8 +213,8 @@ class Topics(Applies):
     def pause(self, topic: str) -> bool:
         """Let no job of a topic start until `resume`; return False if the topic was paused already.
 
-        Running handlers go on. Once this returns, no job of the topic starts. The call waits up to a second for the
-        workers to confirm that; a worker that has not answered by then counts as gone.
+        Running handlers go on. Once this returns, no job of the topic starts. The call waits for the workers to confirm
+        that; for one that stands still it waits 3 s, after which that one starts nothing that it has claimed before.
         """
         changed = self._apply(Pause(name(topic, "topic"), paused=True))
         self._calls.store.quiet(topic, _QUIET)

@@ -225,8 +225,10 @@ class Gate:
         known = self._others.pop((limits.every, limits.burst), None)
         # A new rate has no record of earlier starts. It assumes the latest start that any rate has noted, capped at its
         # own burst: only a slower rate, or another clock, can have noted a later one.
-        self._due = min(latest if known is None else known, self._now + limits.burst * limits.every)
-        self._changed = bool(limits.every and known is None and latest > self._now)
+        noted = latest if known is None else known
+        self._due = min(noted, self._now + limits.burst * limits.every)
+        # A cap is written, though nothing begins: counted anew from each later moment, it would never be reached.
+        self._changed = bool(limits.every and noted > (self._now if known is None else self._due))
         self._again: int | None = None
         self._begun = False
         self._full: list[tuple[int, str]] = []

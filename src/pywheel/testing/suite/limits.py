@@ -219,6 +219,19 @@ class LimitTests(StoreTests):
         self.pass_time(100)
         assert len(self.reserve(policy=policy)) == 1
 
+    def test_a_rate_goes_on_at_once_after_the_wall_clock_was_set_back(self) -> None:
+        self.apply(c.Put(tuple(NewJob("t", b"", NOW - 3_600_000) for _ in range(5))))
+        policy = self.limited(rate=Rate(10, "1s", burst=1))
+        assert len(self.reserve(policy=policy)) == 1
+        self.clock.step(-600)
+        assert self.reserve(policy=policy) == []  # that start counts, and no more than that
+        self.pass_time(100)
+        assert len(self.reserve(policy=policy)) == 1
+        self.pass_time(99)
+        assert self.reserve(policy=policy) == []
+        self.pass_time(1)
+        assert len(self.reserve(policy=policy)) == 1
+
     def test_of_two_rates_at_once_each_keeps_its_own_over_all_that_begins(self) -> None:
         self.apply(c.Put(tuple(NewJob("t", b"", NOW) for _ in range(200))))
         slow = self.limited(rate=Rate(5, "1s", burst=3))

@@ -27,7 +27,8 @@ local function open_gate(topic, limits)
         end
     end
     gate.due = min(known or latest, micros_now + gate.burst * gate.every)
-    gate.changed = gate.every > 0 and not known and latest > micros_now
+    -- A cap is written, though nothing begins: counted anew from each later moment, it would never be reached.
+    gate.changed = gate.every > 0 and (known or latest) > (known and gate.due or micros_now)
     gate.guarded = note or not limits.most
     if limits.most and limits.per then
         settle_over(topic, LATE, {})
