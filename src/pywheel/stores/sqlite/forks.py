@@ -1,7 +1,7 @@
 """The stores of this process around its forks, and at its end.
 
 A fork copies SQLite's mutexes as they are: one that another thread has locked stays locked in the child. So one thread
-forks at a time, with the *gate*, and has paused all stores. Who uses a connection that no store can pause, as while it
+forks at a time, with the *gate*, and has paused all stores. A thread that uses a connection of no store, as while it
 opens one, has the gate as well.
 """
 
