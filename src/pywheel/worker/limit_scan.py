@@ -19,6 +19,8 @@ __all__ = ["LimitScan"]
 
 _PAGE: Final = 500  # jobs looked at in one step, at most
 _EACH: Final = 16  # remembered jobs of a group
+_POLL: Final = 0.08  # seconds until the first jobs of groups are asked for again, if the store does not say when
+_LATER: Final = 100  # ms by which due times may lie ahead that are put off only as somebody has the rows locked
 _PAUSE: Final = (0.5, 4)  # after a walk of more than a page: seconds at least, and times as long as it took
 _AGAIN: Final = 60.0  # seconds after which a walk begins in any case: hints on jobs that it passed may be lost
 
@@ -51,6 +53,7 @@ class LimitScan:
         self._size = 0  # jobs to look at next, at least
         self._began = 0.0  # when the walk began; 0 before its first look
         self._walked = 0  # jobs that the walk has seen
+        self._since = 0  # the wall clock in ms at the walk's first page
         self._walk_at = 0.0  # when the next walk may begin
         self._again_at = 0.0  # when the next walk begins in any case
         self._seen = 0  # all jobs due before this have been looked at, wall clock in ms
@@ -62,7 +65,7 @@ class LimitScan:
 
     def hint(self, due: int) -> None:
         """Take in that a job may be due at `due`."""
-        self._wanted |= due <= self._seen
+        self._wanted |= due <= (self._since if self._walking else self._seen)
 
     def free(self, group: str) -> None:
         """Take in that a job of a group has ended."""
@@ -120,7 +123,9 @@ class LimitScan:
         if full and again is not None:
             self._poll_at = again
         if claim.ids:
-            self._learn_of_ids(claim, outcome, full)
+            if not full:
+                self._poll_at = now + _POLL
+            self._learn_of_ids(claim, outcome, full, walls[1])
             return bool(self._freed) or self._walking
         stopped = any(due.id not in full for due in outcome.left)  # no handler is free, or a rate holds jobs back
         looked = [(-job.priority, job.due, job.id) for job in outcome.jobs]
@@ -134,6 +139,8 @@ class LimitScan:
             return bool(self._freed) or self._walking
         for group, one in held:
             self._hold(group, one)
+        if not self._walked:
+            self._since = walls[0]
         if stopped:
             return self._walking
         self._walked += len(looked)
@@ -145,17 +152,19 @@ class LimitScan:
             self._begin(now)  # more has become due than one look shows
         else:
             self._end(walls[0], now)
+            return self._seen < walls[0]  # to what became due during the walk, maybe of a priority that it had passed
         return on
 
-    def _learn_of_ids(self, claim: Claim, outcome: Claimed, full: dict[int, str]) -> None:
-        left, asked = {due.id for due in outcome.left}, set(claim.ids)
+    def _learn_of_ids(self, claim: Claim, outcome: Claimed, full: dict[int, str], wall: int) -> None:
+        # A job that is due later by now was put off, or has failed: it is found again when it is due.
+        left, asked = {due.id for due in outcome.left if due.due <= wall + _LATER}, set(claim.ids)
         for group, known in list(self._held.items()):
             mine = {id for *_, id in known} & asked
             if mine:
-                self._held[group] = [one for one in known if one[2] not in mine or one[2] in left]
-                if not self._held[group] and group not in self._more:
+                self._held[group] = kept = [one for one in known if one[2] not in mine or one[2] in left]
+                if not kept and group not in self._more:
                     del self._held[group]
-                elif mine.isdisjoint(full):
+                elif mine.isdisjoint(full) and len(kept) < len(known):
                     self._freed[group] += 1  # the group may have more places
 
     def _filled(
@@ -193,7 +202,7 @@ class LimitScan:
 
     def _end(self, wall: int, now: float) -> None:
         """Take in that a look has reached the end of the due jobs."""
-        self._seen = wall
+        self._seen = self._since if self._walking else wall
         if self._walking:
             took = now - self._began
             least, times = _PAUSE
