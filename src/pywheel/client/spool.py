@@ -1,7 +1,8 @@
 """The spool: a local file in which puts wait while their store is away, with the outcome of each.
 
 The file is a store of jobs itself. So a put into it is durable, may come from any thread and process, and survives
-forks, signals and kills. Each job that was put is a job of one topic there; the jobs of one `put_many` share a nonce.
+forks, signals and kills. Each job that was put is a job of one topic there. Its body is a line of JSON, which says how
+the job was put, and then the job's own body. The jobs of one `put_many` share a nonce.
 
 delayed        waits to be forwarded; the ids give the order
 running        is being forwarded: the claim keeps other processes from doing the same, and from overtaking
@@ -37,8 +38,6 @@ __all__ = ["Spool", "Waiting", "spooled_job"]
 
 TOPIC: Final = "pywheel.spool"
 _FORWARDER: Final = "forwarder"  # the note that names the forwarding thread
-_PUT: Final = "put"  # the header with the job as it was put
-_TRIED: Final = "tried"  # the header of a put that may have arrived before it came here
 _LEASE: Final = 15_000  # ms until another process forwards after a kill; longer than a server's time limit
 _TRIES: Final = 10  # for a put at which the store fails without being away
 _TERMS: Final = c.ClaimPolicy(_LEASE, 2**31)
@@ -84,8 +83,8 @@ class Spool:
 
     # ---- puts -------------------------------------------------------------------------------------------------------
 
-    def add(self, puts: Sequence[c.Put], tried: Collection[str | None] = ()) -> list[list[int]]:
-        """Keep puts durably, in order, all or none; return the ids of their jobs, which are negative.
+    def add(self, puts: Sequence[c.Put], tried: Collection[str | None] = ()) -> list[Any]:
+        """Keep puts durably, in order; return for each the ids of its jobs, which are negative, or why it was refused.
 
         Puts with the nonces `tried` were sent to the store and may have arrived, although no answer came. StoreFull
         even while there is room, if there is too little to forward the puts later: forwarding writes as well.
@@ -93,10 +92,7 @@ class Spool:
         self._refuse_to_fill()
         now = self.file.clock.wall()
         outcomes = self.file.apply([c.Put(tuple(_rows(put, now, tried=put.nonce in tried))) for put in puts])
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return [[-id for id in ids] for ids in outcomes]
+        return [[-id for id in outcome] if isinstance(outcome, list) else outcome for outcome in outcomes]
 
     def _refuse_to_fill(self) -> None:
         try:
@@ -127,7 +123,7 @@ class Spool:
 
     def may_have_arrived(self, row: Job) -> bool:
         """Whether a job was sent to the store, by its put or from here."""
-        return row.claims > 0 or _TRIED in row.headers
+        return row.claims > 0 or _told(row)["tried"]
 
     def cancel(self, id: int) -> bool:
         """Cancel a job that was never sent; return whether it was cancelled."""
@@ -280,12 +276,11 @@ def spooled_job(row: Job) -> Job:
     told = _told(row)
     state = State.DELAYED if row.state is State.RUNNING else row.state
     kept = {field.name: told[field.name] for field in FIELDS if told[field.name] is not None}
-    return Job(-row.id, told["topic"], row.body, told["due"], row.created, state, last_error=row.last_error, **kept)
+    return Job(-row.id, told["topic"], _body(row), told["due"], row.created, state, last_error=row.last_error, **kept)
 
 
 def _rows(put: c.Put, now: int, *, tried: bool) -> Iterator[NewJob]:
     """Yield the jobs of a put as the spool keeps them. Delays count from now."""
-    marks = {_TRIED: ""} if tried else {}
     for place, job in enumerate(put.jobs):
         told: dict[str, Any] = job._asdict()
         del told["body"], told["delay"]
@@ -293,12 +288,17 @@ def _rows(put: c.Put, now: int, *, tried: bool) -> Iterator[NewJob]:
             told["due"] = now + job.delay
         if job.headers is not None:
             told["headers"] = dict(job.headers)
-        told |= {"nonce": put.nonce, "place": place, "of": len(put.jobs)}
-        yield NewJob(TOPIC, job.body, 0, headers={_PUT: json.dumps(told, separators=(",", ":")), **marks})
+        told |= {"nonce": put.nonce, "place": place, "of": len(put.jobs), "tried": tried}
+        # Not a header: the job's own headers may be as long as headers can be, and are longer in JSON.
+        yield NewJob(TOPIC, b"%b\n%b" % (json.dumps(told, separators=(",", ":")).encode(), job.body), 0)
 
 
 def _told(row: Job) -> Any:
-    return json.loads(row.headers[_PUT])
+    return json.loads(row.body[: row.body.index(b"\n")])
+
+
+def _body(row: Job) -> bytes:
+    return row.body[row.body.index(b"\n") + 1 :]
 
 
 def _waiting(rows: list[Job]) -> Waiting:
@@ -310,7 +310,7 @@ def _new_job(row: Job, told: Any) -> NewJob:
     """Return the job of a row as it was put."""
     parent = told["parent"] and tuple(told["parent"])
     return NewJob(
-        **{**{name: told[name] for name in NewJob._fields if name in told}, "body": row.body, "parent": parent}
+        **{**{name: told[name] for name in NewJob._fields if name in told}, "body": _body(row), "parent": parent}
     )
 
 

@@ -176,7 +176,8 @@ class SpooledStore(Front):
             outcomes.update(dict.fromkeys(puts, error))
             return
         self._forwarder.wake()
-        for topic, jobs in Counter(job.topic for put in puts.values() for job in put.jobs).items():
+        kept = [put for place, put in puts.items() if isinstance(outcomes[place], list)]
+        for topic, jobs in Counter(job.topic for put in kept for job in put.jobs).items():
             self._tell(JobsSpooled(topic, jobs))
 
     # ---- by reference -----------------------------------------------------------------------------------------------

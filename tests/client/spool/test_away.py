@@ -46,6 +46,18 @@ def test_a_job_is_forwarded_with_all_that_it_was_put_with(queue, store):
     assert queue.get(delayed).due == then
 
 
+@pytest.mark.parametrize("sign", ["a", "\n", "\N{SNOWMAN}", "\N{PILE OF POO}"])
+def test_a_job_with_the_longest_topic_key_and_headers_is_kept_and_forwarded(queue, store, sign):
+    name, headers = "n" + 16_383 * sign, {"h": 65_535 * sign}
+    store.away = True
+    id = queue.put(name, b"1\n2\n", key=name, headers=headers)
+    waiting = queue.get(id)
+    assert (waiting.topic, waiting.key, waiting.headers, waiting.body) == (name, name, headers, b"1\n2\n")
+    back(queue, store)
+    there = queue.get(id)
+    assert there == waiting._replace(id=there.id, created=there.created)
+
+
 def test_what_may_have_arrived_is_sent_again_and_happens_once(queue, store):
     lose_answers(store)
     one = queue.put("t", 1)
@@ -92,6 +104,24 @@ def test_what_makes_no_sense_is_refused_at_once(queue, store):
     assert isinstance(bad, BadJob)
     back(queue, store)
     assert bodies(store) == [1]
+
+
+def test_a_put_that_the_spool_refuses_takes_no_other_with_it(queue, store, heard, monkeypatch):
+    file = queue.store._spool.file
+    apply, invalid = file.apply, Put((NewJob("t", "text", 0),))
+
+    def apply_all_but_bad(commands):
+        bad = [isinstance(command, Put) and command.jobs[0].body.endswith(b"bad") for command in commands]
+        return apply([invalid if is_bad else command for command, is_bad in zip(commands, bad, strict=True)])
+
+    monkeypatch.setattr(file, "apply", apply_all_but_bad)
+    monkeypatch.setattr(queue.store._spool, "waiting", lambda: True)  # so puts with keys go there
+    puts = [(b"1", None), (b"2", "a"), (b"bad", "b"), (b"3", "c")]
+    direct, before, refused, behind = queue.store.apply([Put((NewJob("t", body, 0, key),)) for body, key in puts])
+    assert (direct, before, behind) == ([1], [-1], [-2])
+    assert isinstance(refused, BadJob)
+    assert [event for event in heard if isinstance(event, JobsSpooled)] == [JobsSpooled("t", 2)]
+    until(lambda: bodies(store) == [1, 2, 3])
 
 
 def test_puts_do_not_make_the_probes_come_sooner(queue, store, monkeypatch):
