@@ -44,6 +44,7 @@ _TERMS: Final = c.ClaimPolicy(_LEASE, 2**31)
 _PAGE: Final = 100
 _ROWS: Final = 500  # in one transaction of the store, or one `put_many`
 _BYTES: Final = 4 << 20  # of their bodies
+_LOOKS: Final = 5  # at the waiting puts, while others change them
 _ANY: Final = 2**61
 _SPARE: Final = 16 << 20  # bytes that must be free beside the file's size: forwarding writes as well
 _PURGE: Final = 200  # jobs deleted at a time
@@ -159,29 +160,31 @@ class Spool:
     # ---- forwarding -------------------------------------------------------------------------------------------------
 
     def take(self) -> list[Waiting] | None:
-        """Claim the oldest waiting puts, some hundred jobs; [] if none waits, None if another process forwards.
+        """Claim the oldest waiting puts, some hundred jobs; [] if none waits, None if others forward or change them.
 
         One process forwards at a time. The requests of a killed one must be over before the next begins, so that no put
         overtakes another.
         """
-        if not self.waiting():
-            self._stop_forwarding()
-            return []
-        if not self._may_forward() or self.file.ask(ListJobs(Filter(TOPIC, State.RUNNING), 0, 1)):
-            return None
-        puts = list(self._oldest())
-        rows = [row for put in puts for row in put]
-        if not rows:
-            return []
-        ids = tuple(row.id for row in rows)
-        claim = c.Claim(TOPIC, ids, _TERMS, self._name, len(ids), len(ids), _ANY)
-        [claimed] = self.file.apply([claim])
-        mine = {job.id: job for job in claimed.jobs}
-        if len(mine) < len(ids):  # a job was cancelled meanwhile
-            self._give_back(claimed.jobs)
-            return self.take()
-        waiting = [_waiting([mine[row.id] for row in put]) for put in puts]
-        return self._refuse_torn(waiting) or self.take()
+        for _ in range(_LOOKS):
+            if not self.waiting():
+                self._stop_forwarding()
+                return []
+            if not self._may_forward() or self.file.ask(ListJobs(Filter(TOPIC, State.RUNNING), 0, 1)):
+                return None
+            puts = list(self._oldest())
+            rows = [row for put in puts for row in put]
+            if not rows:
+                return []
+            ids = tuple(row.id for row in rows)
+            # A put that failed, or whose lease ended, has a due time: it lies ahead after the clock was set back.
+            edits = [c.Edit(row.id, 0) for row in rows if row.due]
+            claimed = self.file.apply([*edits, c.Claim(TOPIC, ids, _TERMS, self._name, len(ids), len(ids), _ANY)])[-1]
+            mine = {job.id: job for job in claimed.jobs}
+            if len(mine) < len(ids):  # a job was cancelled meanwhile
+                self._give_back(claimed.jobs)
+            elif waiting := self._refuse_torn([_waiting([mine[row.id] for row in put]) for put in puts]):
+                return waiting
+        return None
 
     def _refuse_torn(self, batch: list[Waiting]) -> list[Waiting]:
         """Return the complete puts. An incomplete one, after somebody changed the file, is refused rather than sent."""

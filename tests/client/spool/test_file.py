@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import Change, JobExists, NoSuchJob
-from pywheel.client.spool import Spool
+from pywheel import Change, JobExists, NoSuchJob, StoreError
+from pywheel.client.spool import TOPIC, Spool
 from pywheel.jobs import NewJob, State
-from pywheel.jobs.commands import NONCES_KEPT, Claim, ClaimPolicy, Put
+from pywheel.jobs.commands import NONCES_KEPT, Claim, ClaimPolicy, Pause, Put
 from pywheel.stores import open as open_store
 from pywheel.testing import ManualClock
 from tests.client.spool.spooled import back, bodies
@@ -42,6 +42,42 @@ def test_two_processes_do_not_forward_at_once_and_nothing_is_overtaken(spool, tm
     assert second.counts().done == 4
     first.close()
     second.close()
+
+
+def test_a_failed_put_is_forwarded_though_the_clock_was_set_back(spool):
+    clock = ManualClock()
+    file = Spool(spool, clock=clock)
+    puts(file, 2)
+    failed, other = file.take()
+    file.failed(failed, StoreError("the packet is too large"))
+    file.give_back([other])
+    clock.step(-3_600)
+    again = file.take()
+    assert [(waiting.put.nonce, waiting.rows[0].attempt) for waiting in again] == [("n0", 2), ("n1", 1)]
+    file.close()
+
+
+def test_a_put_whose_lease_ended_is_forwarded_though_the_clock_was_set_back(spool):
+    clock = ManualClock()
+    killed, file = Spool(spool, clock=clock), Spool(spool, clock=clock)
+    puts(killed, 2)
+    killed.take()
+    clock.advance(timedelta(seconds=15))
+    file.give_back(file.take())
+    clock.step(-3_600)
+    assert [waiting.put.nonce for waiting in file.take()] == ["n0", "n1"]
+    file.close()
+    killed.close()
+
+
+def test_puts_that_nobody_can_claim_are_looked_at_a_few_times_and_left(spool):
+    file = Spool(spool, clock=ManualClock())
+    puts(file, 1)
+    file.file.apply([Pause(TOPIC, True)])
+    assert file.take() is None
+    file.file.apply([Pause(TOPIC, False)])
+    assert [waiting.put.nonce for waiting in file.take()] == ["n0"]
+    file.close()
 
 
 def test_many_jobs_are_taken_in_steps_and_a_put_of_many_comes_whole(spool):
