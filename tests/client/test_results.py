@@ -1,6 +1,7 @@
 """Results of handlers, and waiting for them."""
 
 import asyncio
+import json
 import multiprocessing
 import os
 import threading
@@ -369,6 +370,18 @@ def test_a_signal_handler_may_close_the_queue_while_its_thread_begins_or_ends_a_
         thread.start()
         thread.join(LIMIT)
         assert found == [WaitTimeout if within == "_leave" else StoreClosed]
+
+
+def test_an_error_that_cannot_be_made_from_its_arguments_ends_all_waits(monkeypatch):
+    with JobQueue("memory:") as queue:
+        waits = queue.calls.waits
+        monkeypatch.setattr(waits, "_begin", lambda: None)
+        when_asked(monkeypatch, queue.store, GetStates, lambda query: json.loads("{"))
+        futures = [waits.enter(queue.get(queue.put("t", delay="1h"))) for _ in range(2)]
+        waits._run()
+        for future in futures:
+            with pytest.raises(json.JSONDecodeError):
+                future.result(0)
 
 
 def test_a_second_outage_is_told_like_the_first_and_tried_again_as_soon(queue, pool, monkeypatch, caplog):

@@ -111,7 +111,11 @@ class CompletionListener(StoreListener[Topic]):
 
     def _fail(self, error: Exception) -> None:
         for id in self._jobs(fresh=False):
-            self._ended(id, type(error)(*error.args))  # one for each call: the calls raise it in several threads
+            try:
+                own = type(error)(*error.args)  # one for each call: the calls raise it in several threads
+            except Exception:  # noqa: BLE001  (a JSONDecodeError, for example, has other arguments than its `args`)
+                own = error
+            self._ended(id, own)
 
     def _ended(self, id: int, outcome: Result | BaseException) -> None:
         """Give the calls that wait for a job its result, or the error to raise."""
