@@ -6,17 +6,18 @@ import multiprocessing
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
-from pywheel import JobExists, JobQueue, StoreBusy, StoreClosed, StoreError
+from pywheel import JobExists, JobQueue, OutcomeUnknown, StoreBusy, StoreClosed, StoreError
 from pywheel.events import JobsPut
 from pywheel.jobs import Counts, NewJob
 from pywheel.jobs.commands import Cancel, Put, SetNote
 from pywheel.stores import open
 from pywheel.stores.contract import Locked
 from pywheel.testing import FaultyStore
-from tests.jobs.waiting import until
+from tests.jobs.waiting import LIMIT, until
 
 
 def commits_of(queue):
@@ -311,6 +312,46 @@ def test_a_reserve_that_is_cancelled_gives_back_its_jobs(queue, program):
     queue.put("t")
     asyncio.run(program(queue))
     assert queue.topics.counts() == {"t": Counts(delayed=1)}
+
+
+# ---- interrupted ----------------------------------------------------------------------------------------------------
+
+
+def interrupted_once(monkeypatch, owner, name):
+    """Have the next call of a method raise what a signal handler may raise there."""
+    method = getattr(owner, name)
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(owner, name, method)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+def put_in(loop, queue):
+    return loop.run_until_complete(asyncio.wait_for(queue.aio.put("t"), LIMIT))
+
+
+def test_an_interrupt_as_a_turn_is_sent_is_told_to_its_tasks_and_later_puts_go_on(queue, monkeypatch):
+    interrupted_once(monkeypatch, queue.calls.batches, "_send")
+    with closing(asyncio.new_event_loop()) as loop:
+        first = loop.create_task(queue.aio.put("t"))
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(first)
+        assert put_in(loop, queue)
+        with pytest.raises(OutcomeUnknown, match="interrupted"):
+            loop.run_until_complete(first)
+
+
+def test_puts_go_on_after_an_interrupt_as_a_turn_was_to_begin(queue, monkeypatch):
+    async def interrupted():
+        interrupted_once(monkeypatch, asyncio.get_running_loop(), "call_soon")
+        await queue.aio.put("t")
+
+    with closing(asyncio.new_event_loop()) as loop:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(interrupted())
+        assert put_in(loop, queue)
 
 
 # ---- fork -----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from .._errors import StoreBusy, StoreClosed
+from .._errors import OutcomeUnknown, StoreBusy, StoreClosed
 from .._forks import renew_after_fork
 from ..jobs.commands import Command
 from ..stores.contract import Locked, Store, pauses
@@ -102,8 +102,8 @@ class AsyncGroupCommit:
             turn = self._turn_of(loop)
         turn.waiting.append((command, promise))
         if not turn.busy:
-            turn.busy = True
             loop.call_soon(self._begin, loop, turn)
+            turn.busy = True  # not earlier: a signal handler may raise before the loop has the call
 
     def close(self) -> None:
         """End the thread after the commands that it has; later ones get StoreClosed. Idempotent."""
@@ -136,6 +136,9 @@ class AsyncGroupCommit:
                 self._send(order)
         except Exception as error:  # noqa: BLE001  (it goes to those who asked)
             self._end(order, error)
+        except BaseException as error:  # a signal handler's, maybe after the sending: the loop may go on
+            self._end(order, OutcomeUnknown(f"interrupted by {type(error).__name__}: check before a repeat"))
+            raise
         if self._closed:  # meanwhile, by a signal handler: no thread would take the order
             self._refuse_left()
 
