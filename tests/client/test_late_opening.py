@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pywheel import JobQueue, ManualClock, NotAStore, StoreClosed
+from pywheel.client import calls
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open as open_store
 from pywheel.stores.memory import MemoryStore
@@ -106,6 +107,26 @@ def test_a_queue_that_is_closed_while_it_opens_is_closed():
             queue.put("t")
     with pytest.raises(StoreClosed):
         store.ask(GetJob(1))
+
+
+@pytest.mark.parametrize("part", ["AsyncGroupCommit", "CompletionListener"])
+def test_a_queue_may_be_closed_while_the_parts_of_its_first_use_are_made(monkeypatch, part):
+    store, made, closes = MemoryStore(), getattr(calls, part), []
+
+    def closed_meanwhile(*arguments):
+        closes.append(queue.close())
+        return made(*arguments)
+
+    monkeypatch.setattr(calls, part, closed_meanwhile)
+    queue = JobQueue(lambda: store)
+    for _ in range(2):
+        with pytest.raises(StoreClosed):
+            queue.put("t")
+    with pytest.raises(StoreClosed):
+        store.ask(GetJob(1))
+    assert queue.calls.batches._closed
+    assert queue.calls.waits._closed
+    assert closes == [None]
 
 
 def test_threads_that_use_it_at_once_have_one_store():

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from .._errors import StoreClosed
 from ..events import Events, JobsPut, Sending, Tracer
@@ -26,6 +26,7 @@ __all__ = ["Applies", "AsyncApplies", "Calls", "awaited", "in_a_thread"]
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+_PARTS: Final = ("waits", "batches", "store")  # of an open queue, in the order of closing
 
 
 class _WhenUsed:
@@ -117,14 +118,13 @@ class Calls:
     def let_go(self) -> None:
         """Close the store; the next use opens it anew."""
         self._close()
-        for opened in ("store", "batches", "waits"):
-            vars(self).pop(opened, None)
+        for part in _PARTS:
+            vars(self).pop(part, None)
 
     def _close(self) -> None:
-        if self.used:
-            self.waits.close()
-            self.batches.close()
-            self.store.close()
+        for part in _PARTS:
+            if part in vars(self):  # another thread may be about to make it: that one closes it then
+                vars(self)[part].close()
 
     # ---- one command, one outcome -----------------------------------------------------------------------------------
 
