@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pywheel import JobQueue, ManualClock, NotAStore, StoreClosed
+from pywheel import JobQueue, Keyring, ManualClock, NotAStore, StoreClosed
 from pywheel.client import calls
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open as open_store
 from pywheel.stores.memory import MemoryStore
-from tests.jobs.waiting import working
+from tests.jobs.waiting import LIMIT, working
 
 
 @pytest.fixture
@@ -140,6 +140,51 @@ def test_threads_that_use_it_at_once_have_one_store():
         stores = [one.result(60) for one in [pool.submit(lambda: queue.store) for _ in range(4)]]
         assert {id(store) for store in stores} == {id(queue.store)}
         assert queue.put("t")
+
+
+@pytest.fixture(params=["plain", "encrypted", "spooled", "both"])
+def fronts(request, tmp_path):
+    spool, encryption = {"spool": f"sqlite:///{tmp_path}/spool.db"}, {"encryption": Keyring({"a": bytes(32)})}
+    return {"plain": {}, "encrypted": encryption, "spooled": spool, "both": spool | encryption}[request.param]
+
+
+def used_by_two_at_once(stores, fronts):
+    """Return a queue whose function returned one of these stores to each of two threads, before either went on."""
+    barrier, left = threading.Barrier(2), list(stores)
+
+    def place():
+        barrier.wait(LIMIT)
+        return left.pop()
+
+    queue = JobQueue(place, **fronts)
+    with ThreadPoolExecutor(2) as pool:
+        for one in [pool.submit(queue.put, "t") for _ in range(2)]:
+            assert one.result(LIMIT)
+    return queue
+
+
+def is_open(store):
+    try:
+        store.ask(GetJob(1))
+    except StoreClosed:
+        return False
+    return True
+
+
+def test_of_two_threads_that_get_one_store_at_once_neither_closes_it(fronts):
+    store = MemoryStore()
+    with used_by_two_at_once([store, store], fronts) as queue:
+        assert queue.put("t")
+        assert is_open(store)
+        assert sum(thread.name == "pywheel-spool" for thread in threading.enumerate()) == ("spool" in fronts)
+    assert not is_open(store)
+
+
+def test_of_two_threads_that_get_a_store_each_one_closes_its_own(fronts):
+    stores = [MemoryStore(), MemoryStore()]
+    with used_by_two_at_once(stores, fronts) as queue:
+        assert queue.put("t")
+        assert sorted(map(is_open, stores)) == [False, True]
 
 
 def test_a_spool_may_be_opened_late_too(place, asked, tmp_path):

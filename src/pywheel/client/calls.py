@@ -17,6 +17,7 @@ from ..jobs.commands import Command, Put
 from ..jobs.keyring import Keyring
 from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore
+from ..stores.front import close_beside
 from ..stores.within import in_thread, is_async
 from .async_group_commit import AsyncGroupCommit, Together
 from .completion_listener import CompletionListener
@@ -74,10 +75,12 @@ class Calls:
         return "store" in vars(self)
 
     def _ready(self) -> Calls:
-        """Open the store. No lock, which a fork could leave locked: of two threads one closes its store again."""
+        """Open the store. No lock, which a fork could leave locked: of two threads one closes its store again.
+
+        If both have the same store, neither closes it.
+        """
         store = self._front(self._opener())
-        if vars(self).setdefault("store", store) is not store:
-            store.close()
+        close_beside(vars(self).setdefault("store", store), store)
         vars(self).setdefault("batches", AsyncGroupCommit(self.store, self._applied))
         vars(self).setdefault("waits", CompletionListener(self.store))
         if self._opener is _closed:  # closed meanwhile

@@ -266,6 +266,12 @@ class SpooledStore(Front):
         self._forwarder.stop()
         self._spool.close()
 
+    def _close_beside(self, kept: SpooledStore) -> None:
+        self._forwarder.stop()  # first: it opens the store if nobody has yet
+        if self._breaker.store is not kept._breaker.store:
+            self._breaker.close()
+        self._spool.close()
+
 
 def _keyed(put: Put) -> bool:
     return any(job.key is not None for job in put.jobs)

@@ -16,7 +16,7 @@ from ..jobs.keyring import Keyring
 from ..jobs.queries import GetHistories, GetJob, GetPage, ListJobs, Page, Query
 from .checks import checked, prepared
 from .contract import Store
-from .front import Front
+from .front import Front, close_beside
 
 __all__ = ["EncryptedStore", "result_name"]
 
@@ -164,6 +164,9 @@ class EncryptedStore(Front):
     def close(self) -> None:
         """Close the store behind. Idempotent."""
         self._store.close()
+
+    def _close_beside(self, kept: EncryptedStore) -> None:
+        close_beside(kept._store, self._store)
 
 
 _OPENED: Final[dict[type, Callable[[EncryptedStore, Any], Any]]] = {

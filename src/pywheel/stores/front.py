@@ -7,7 +7,7 @@ from typing import Any
 
 from .contract import Store
 
-__all__ = ["Front"]
+__all__ = ["Front", "close_beside"]
 
 
 def _of_described(name: str) -> Any:
@@ -31,6 +31,10 @@ class Front(Store):
     def _there(self) -> Store:
         """Return the store behind. StoreAway if it is not there."""
 
+    def _close_beside(self, kept: Any) -> None:  # noqa: ARG002  (subclasses spare a store that is behind both)
+        """Close this front beside one of the same class, which is kept."""
+        self.close()
+
     def _described(self) -> Store:
         """Return the store whose properties this one has, also while it is away."""
         return self._there()
@@ -50,3 +54,13 @@ class Front(Store):
     about = _of_there("about")
     vacuum = _of_there("vacuum")
     verify = _of_there("verify")
+
+
+def close_beside(kept: Store, store: Store) -> None:
+    """Close a store that was opened beside the kept one, but no store that is behind both of them."""
+    if store is kept:
+        return
+    if isinstance(store, Front) and type(store) is type(kept):
+        store._close_beside(kept)
+    else:
+        store.close()
