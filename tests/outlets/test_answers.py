@@ -94,6 +94,39 @@ async def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it
     assert await answers.disabled(HOOK) == "it answered 410"
 
 
+@pytest.mark.parametrize("first", ["look", "note"])
+@on_a_loop
+async def test_a_look_that_began_while_a_target_was_being_disabled_does_not_enable_it(
+    queue, answers, monkeypatch, first
+):
+    ends = {"look": threading.Event(), "note": threading.Event()}
+    asked, ask, apply = threading.Event(), queue.store.ask, queue.store.apply
+    assert await answers.disabled(HOOK) is None
+
+    def slowly(query):
+        found = ask(query)
+        asked.set()
+        ends["look"].wait(60)
+        return found
+
+    def late(commands):
+        ends["note"].wait(60)
+        return apply(commands)
+
+    monkeypatch.setattr(queue.store, "ask", slowly)
+    monkeypatch.setattr(queue.store, "apply", late)
+    tasks = {"note": asyncio.create_task(answers.disable(HOOK, "it answered 410"))}
+    await asyncio.sleep(0)  # it is disabled here, and its note is under way
+    answers._look_at = time.monotonic()
+    assert await answers.disabled(HOOK) == "it answered 410"
+    tasks["look"] = answers._looking
+    await asyncio.to_thread(asked.wait, 60)
+    for one in sorted(ends, key=lambda one: one != first):
+        ends[one].set()
+        await tasks[one]
+        assert await answers.disabled(HOOK) == "it answered 410"
+
+
 @pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b"5", b"null", b'"x"'])
 def test_a_note_of_somebody_else_is_left_out(queue, value):
     queue.store.apply([SetNote(f"{PREFIX}x", value), SetNote(f"{PREFIX}y", Answer("y", "k", "t").encoded())])

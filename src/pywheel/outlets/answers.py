@@ -71,6 +71,7 @@ class Answers:
         self._kept = True  # whether the store has the last answer, or will soon
         self._disabled: dict[str, str] = {}  # the reason, by digest
         self._told = 0  # targets that were disabled here
+        self._written = 0  # and whose notes are written
         self._looked = False  # whether a look for disabled targets has ended
         self._look_at = 0.0  # when to look again; 0 before the next delivery
         self._looking: asyncio.Task[None] | None = None
@@ -131,21 +132,24 @@ class Answers:
         answer = Answer(self._name, self._kind, shown(target), now, None, why, now)
         self._disabled[_digest(target)] = why
         self._told += 1
-        await self._apply(SetNote(f"{PREFIX}{self._name}:{_digest(target)}", answer.encoded()))
+        try:
+            await self._apply(SetNote(f"{PREFIX}{self._name}:{_digest(target)}", answer.encoded()))
+        finally:
+            self._written += 1
 
     def look_again(self) -> None:
         """Have the next delivery look first which targets are disabled."""
         self._looked, self._look_at, self._looking = False, 0.0, None
 
     async def _look(self, notes: Notes) -> None:
-        told, began = self._told, time.monotonic()
+        written, began = self._written, time.monotonic()
         try:
             found = await asyncio.to_thread(_disabled, notes, f"{PREFIX}{self._name}:")
         except StoreError as error:
             _LOGGER.warning("it is not known which targets of outlet %s are disabled: %s", self._name, error)
             return
         else:
-            if told == self._told and notes is self._notes:  # else one that was disabled meanwhile may be missing
+            if written == self._told and notes is self._notes:  # else one that was disabled meanwhile may be missing
                 self._disabled = found
         finally:
             self._looked = self._looked or notes is self._notes
