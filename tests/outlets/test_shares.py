@@ -249,6 +249,39 @@ async def test_a_new_target_waits_here_while_the_others_are_quick(clock):
     assert not shares._started
 
 
+@pytest.mark.usefixtures("patient")
+@on_a_loop
+async def test_a_job_that_must_wait_elsewhere_leaves_its_place_to_the_next(clock):
+    shares = Shares(1, room=3, clock=clock)
+    calls = [await shares.enter(name, JOB) for name in ("v", "w")]
+    first, second, other = [asyncio.create_task(shares.enter(name, JOB)) for name in ("x", "x", "y")]
+    await asyncio.sleep(0)
+    for call in calls:
+        call.ended()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (first.done(), second.done(), other.done()) == (True, False, True)
+    for waiting in (first, second, other):
+        (await waiting).answered()
+    assert all_idle(shares)
+
+
+@pytest.mark.usefixtures("patient")
+@on_a_loop
+async def test_a_job_whose_target_failed_while_it_waited_leaves_its_place_to_the_next(clock):
+    shares = Shares(2, room=3, trips=1, clock=clock)
+    call = await shares.enter("x", JOB)
+    await shares.enter("w", JOB)
+    refused, other = [asyncio.create_task(shares.enter(name, JOB)) for name in ("x", "y")]
+    await asyncio.sleep(0)
+    call.failed()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert other.done()
+    with pytest.raises(NotNow, match="x has failed 1 times in a row"):
+        await refused
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["enter", "answered", "failed", "ended", "pass"]))))
 def test_no_place_is_lost_and_none_is_given_twice(steps):
     clock = Clock()

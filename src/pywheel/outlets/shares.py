@@ -138,7 +138,13 @@ class Shares:
         self._refuse_while_cooling(name, target, job)
         while (full := self._full(target)) is not None:
             await self._place(f"to {name}" if full is target else "", full, job)
-            self._refuse_while_cooling(name, target, job)
+            takes = False
+            try:
+                self._refuse_while_cooling(name, target, job)
+                takes = self._full(target) is None
+            finally:
+                if not takes:  # it waits elsewhere, or goes back
+                    full.give_place()
         call = Call(self, target)
         target.started[call] = self._started[call] = self.clock()
         return call
