@@ -128,13 +128,15 @@ class Live:
 
     async def now(self, topics: Iterable[str | None] = ()) -> Snapshot:
         """Return a snapshot that is younger than the time between two and has the forecast of these topics."""
-        wanted = set(topics)
-        async with self._alone():  # a caller that comes during a look takes its result
-            latest = self._latest
-            age = time.monotonic() - self._taken
-            if latest is None or age >= max(self.every, _SHARE * latest.took) or not wanted <= latest.coming.keys():
-                latest = await self._look(wanted)
+        wanted, turn = set(topics), self._alone()
+        await turn.acquire()  # a caller that comes during a look takes its result
+        latest, age = self._latest, time.monotonic() - self._taken
+        if latest and age < max(self.every, _SHARE * latest.took) and wanted <= latest.coming.keys():
+            turn.release()
             return latest
+        look = asyncio.get_running_loop().create_task(self._look(wanted))
+        look.add_done_callback(lambda _: turn.release())
+        return await asyncio.shield(look)  # a cancelled caller does not cancel it: the watchers need its ended jobs
 
     def watch(self, topics: Iterable[str | None] = (), *, kept: int = 1) -> Watch:
         """Return all snapshots from now on, with these topics' forecasts. At most `kept` wait for a slow reader."""

@@ -324,6 +324,31 @@ def test_who_watches_is_told_what_ended_whoever_asked_for_the_snapshot(manual, c
     assert sorted(ended) == sorted(job.id for job in manual.jobs.list("mail"))
 
 
+def test_what_ended_is_told_though_the_caller_that_had_it_looked_for_was_cancelled(manual, monkeypatch):
+    """The reader gives each ended job once, and a page may be closed during its look."""
+    live, begun, held = Live(lambda: manual.store), threading.Event(), threading.Event()
+    id = manual.put("mail", b"")
+    work(manual, "mail", 1)
+
+    def slowly(_):
+        begun.set()
+        held.wait(60)
+
+    when_asked(monkeypatch, manual.store, CountJobs, slowly)
+
+    async def main():
+        page = asyncio.create_task(live.now())
+        await asyncio.to_thread(begun.wait, 60)
+        async with contextlib.aclosing(live.watch()) as snapshots:
+            page.cancel()
+            await asyncio.wait([page])
+            held.set()
+            return page.cancelled(), [one.id for one in (await anext(snapshots)).ended]
+
+    assert asyncio.run(main()) == (True, [id])
+    live.close()
+
+
 def test_what_is_shown_is_rendered_beside_the_loop(queue, sites, monkeypatch):
     """Of very many topics that takes a while, and others have requests."""
     threads, original, site = [], feed.fragments_of, sites(queue)
