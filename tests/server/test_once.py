@@ -4,7 +4,8 @@ import asyncio
 import threading
 from functools import partial
 
-from pywheel import StoreAway
+from pywheel import OutcomeUnknown, StoreAway
+from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.api import claims
 from tests.server.client import on_its_loop, problem
@@ -133,6 +134,22 @@ def test_an_answer_goes_out_though_the_store_went_away_before_it_was_kept(api, m
 
     monkeypatch.setattr(api.queue.calls, "aapply", breaks)
     assert api("POST", f"/v1/jobs/{id}/cancel", headers=KEY).status_code == 204
+
+
+def test_a_schedule_whose_run_had_an_unknown_outcome_is_run_once_though_it_is_repeated(faulty):
+    broken = []
+
+    def breaks(when, commands):
+        if when == "after" and not broken and any(isinstance(command, Put) for command in commands):
+            broken.append(True)
+            raise OutcomeUnknown("the connection broke")
+
+    api = faulty()
+    api.queue.schedules.set("nightly", "bill", every="1h")
+    api.queue.store.fault = breaks
+    first, second = [api("POST", "/v1/schedules/nightly/run", headers=KEY) for _ in range(2)]
+    assert (first.status_code, second.status_code) == (503, 201)
+    assert [str(job.id) for job in api.queue.jobs.list("bill")] == [second.json()["id"]]
 
 
 def test_a_key_has_a_length(api):

@@ -160,10 +160,13 @@ class Schedules(Applies):
 
         The schedule's `overlap` applies to it. NoSuchSchedule if there is none.
         """
+        return self._apply(Put((self.tick(name),)))[0]
+
+    def tick(self, name: str) -> NewJob:
+        """Return the job that `run` puts. NoSuchSchedule if there is no such schedule."""
         notes, now = ScheduleNotes(self._calls.store), self._calls.store.clock.wall()
         schedule = self._there(notes.get(schedule_name(name)), name)
-        job = replace(schedule, body=notes.opened(schedule)).job(now, by_hand=True)
-        return self._apply(Put((job,)))[0]
+        return replace(schedule, body=notes.opened(schedule)).job(now, by_hand=True)
 
     def delete(self, name: str) -> bool:
         """Remove a schedule; return whether there was one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ..._errors import BadJob
 from ...client.jobs import FilterWords, filter_of
 from ...jobs.checks import FURTHEST
-from ...jobs.commands import Cancel, Change, Command, Delete, Put, Ref, Retry, called
+from ...jobs.commands import Cancel, Change, Command, Delete, Ref, Retry, called
 from ...jobs.durations import delay_ms
 from ...jobs.job import Job, NewJob, State
 from ...jobs.new_job import edit as edited
@@ -26,7 +26,7 @@ from ..problems import Problem, bad_field, checked
 from ..visible import job_id, job_of, page
 from . import records, schema
 from .call import Call, JsonResponse
-from .once import identity
+from .once import stored
 
 __all__ = [
     "cancel", "change_many", "delete", "edit", "find", "get", "history", "put", "put_many", "reference", "result",
@@ -47,7 +47,7 @@ async def put(call: Call) -> Response:
     call.demand(wish.topic)
     trace = _trace(call.sent)
     jobs = (_record(call.context, wish, "#", trace),)
-    [id] = await _stored(call, jobs)
+    [id] = await stored(call, jobs)
     headers = {"location": f"{call.scope.get('root_path', '')}/v1/jobs/{id}", **_traced(trace)}
     return JsonResponse({"id": str(id)}, 201, headers)
 
@@ -62,15 +62,8 @@ async def put_many(call: Call) -> Response:
         for topic in {wish.topic for wish in wishes}:
             call.demand(topic)
     jobs = await _records(call.context, wishes, trace)
-    ids = await _stored(call, jobs)
+    ids = await stored(call, jobs)
     return JsonResponse({"ids": list(map(str, ids))}, 201, _traced(trace))
-
-
-def _stored(call: Call, jobs: tuple[NewJob, ...]) -> Awaitable[list[int]]:
-    """Store jobs. With an Idempotency-Key, the store recognizes a repeated put in the transaction of the first one."""
-    key = call.sent.get(b"idempotency-key")
-    nonce = (None, None) if key is None else identity(call, key)
-    return call.queue.calls.aapply(Put(jobs, *nonce))
 
 
 async def _records(context: Context, wishes: list[schema.NewJob], trace: dict[str, str] | None) -> tuple[NewJob, ...]:

@@ -7,7 +7,7 @@ in its own transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -16,13 +16,14 @@ import msgspec
 from starlette.responses import Response
 
 from ..._errors import PywheelError
-from ...jobs.commands import SetNote
+from ...jobs.commands import Put, SetNote
+from ...jobs.job import NewJob
 from ..problems import KEY_REUSED, Problem
 
 if TYPE_CHECKING:
     from .call import Call
 
-__all__ = ["ANSWERS_KEPT", "UNDER_WAY", "identity", "once"]
+__all__ = ["ANSWERS_KEPT", "UNDER_WAY", "identity", "once", "stored"]
 
 ANSWERS_KEPT: Final = 86_400_000
 """The ms for which an answer is kept."""
@@ -57,6 +58,13 @@ def identity(call: Call, key: bytes) -> tuple[str, str]:
         parts.append(call.scope["query_string"])
     nonce = sha256(b"\0".join((call.grant.id.encode(), key))).hexdigest()
     return nonce, sha256(b"\0".join(parts)).hexdigest()
+
+
+def stored(call: Call, jobs: tuple[NewJob, ...]) -> Awaitable[list[int]]:
+    """Store jobs. With an Idempotency-Key, the store recognizes a repeated put in the transaction of the first one."""
+    key = call.sent.get(b"idempotency-key")
+    nonce = (None, None) if key is None else identity(call, key)
+    return call.queue.calls.aapply(Put(jobs, *nonce))
 
 
 async def once(call: Call, key: bytes) -> Response:

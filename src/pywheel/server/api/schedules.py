@@ -14,6 +14,7 @@ from ...jobs.schedule import Schedule
 from ..problems import Problem
 from . import schema
 from .call import Call, JsonResponse
+from .once import stored
 from .records import after_cursor, body_of, cursor, moment_out, no_cursor
 
 __all__ = ["change", "delete", "get", "run", "schedules", "set_"]
@@ -67,7 +68,9 @@ async def delete(call: Call) -> Response:
 
 async def run(call: Call) -> Response:
     """Put a tick now."""
-    return JsonResponse(schema.PutAnswer(str(await call.queue.aio.schedules.run(await _name(call)))), 201)
+    tick = await call.context.read(call.queue.schedules.tick, await _name(call))
+    [id] = await stored(call, (tick,))
+    return JsonResponse(schema.PutAnswer(str(id)), 201)
 
 
 async def change(call: Call, word: str) -> Response:
