@@ -1,7 +1,9 @@
 """The common settings of outlets into brokers, from a program or from a config file."""
 
+import asyncio
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,6 +43,31 @@ def test_a_config_file_that_names_a_place_allows_no_other(tmp_path, name, place)
     outlet = made(name, tmp_path, **BROKERS[name][0], **{place: "ours"})
     with pytest.raises(GiveUp, match=r"'theirs'.*allow"):
         outlet.place_of(a_job(to="theirs"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"amqp_timestamp": "0" * 20 + "9" * 15}, "amqp-timestamp must be"),
+        ({"amqp_priority": "0" * 20 + "999"}, "amqp-priority must be"),
+        ({"amqp_expiration": "0" * 20 + "9" * 30}, "amqp-expiration must be"),
+        ({"amqp_headers": "[" * 30_000}, "amqp-headers is not JSON"),
+        ({"amqp_headers": '{"a": ' * 600 + "1" + "}" * 600}, "cannot represent it"),
+    ],
+)
+def test_numbers_behind_zeros_and_headers_nested_too_deep_are_for_no_message_of_rabbitmq(tmp_path, headers, said):
+    async def encoded(body, *, properties, **_):
+        properties.marshal()
+
+    link = SimpleNamespace(channel=SimpleNamespace(basic_publish=encoded))
+    with pytest.raises(GiveUp, match=said):
+        asyncio.run(made("rabbitmq", tmp_path, **BROKERS["rabbitmq"][0]).publish(link, a_job(to="q", **headers)))
+
+
+def test_zeros_before_a_number_change_no_property_of_rabbitmq(tmp_path):
+    outlet = made("rabbitmq", tmp_path, **BROKERS["rabbitmq"][0])
+    found = outlet._properties(a_job(amqp_priority="0" * 5_000 + "7", amqp_timestamp="0" * 5_000))
+    assert (found.priority, found.timestamp.timestamp()) == (7, 0)
 
 
 @pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])

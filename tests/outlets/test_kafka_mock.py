@@ -59,6 +59,7 @@ async def test_many_records_are_under_way_in_their_order_on_a_mock_cluster(mock,
         ({}, "names no topic in `to`"),
         ({"to": "a b"}, "not a name of a topic"),
         ({"to": "a", "kafka_key_base64": "%"}, "not base64"),
+        ({"to": "a", "kafka_headers": "[" * 30_000}, "kafka-headers must be a JSON object"),
     ],
 )
 @on_a_loop

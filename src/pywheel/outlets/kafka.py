@@ -214,7 +214,7 @@ def _bytes(job: Job) -> dict[str, bytes]:
     try:
         found = json.loads(text)
         return {name: _decoded(HEADERS, value) for name, value in found.items()}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise GiveUp(f"{HEADERS} must be a JSON object of base64 by name: {error}") from None
 
 

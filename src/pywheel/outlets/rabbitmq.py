@@ -137,7 +137,7 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
             reason = getattr(returned.frame, "reply_text", None) or "returned"
             where = f"exchange {self.exchange!r}, routing key {key!r}"
             raise NotConfirmed(f"no queue takes the message: {reason}, {where}") from None
-        except (TypeError, ValueError, struct.error) as error:  # before anything was sent
+        except (TypeError, ValueError, RecursionError, struct.error) as error:  # before anything was sent
             raise GiveUp(f"RabbitMQ cannot represent it: {str(error) or type(error).__name__}") from error
         return "confirmed"
 
@@ -210,15 +210,16 @@ def _short(text: str, header: str, most: int = _SHORT) -> str:
 
 
 def _number(text: str, header: str, most: int) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text[:20]) <= most):
+    digits = text.lstrip("0")[:20] or "0"
+    if not (text.isascii() and text.isdecimal() and int(digits) <= most):
         raise GiveUp(f"{header} must be a whole number from 0 to {most}, not {text[:40]!r}")
-    return int(text)
+    return int(digits)
 
 
 def _table(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GiveUp(f"{HEADERS} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise GiveUp(f"{HEADERS} must be a JSON object, not {text[:40]!r}")
