@@ -63,6 +63,16 @@ async def test_a_loop_with_a_time_of_its_own_is_followed(pywheel, foreign):
     assert task.result() == "a"
 
 
+@pytest.mark.parametrize("foreign", [Manual], indirect=True)
+def test_what_is_put_or_moved_while_the_loop_stands_still_wakes_the_task_that_waits(pywheel, foreign):
+    q = pywheel.AsyncDelayQueue()
+    (task,) = foreign.run_until_complete(start(1, q.get))
+    handle = q.put_nowait("a", 7200)
+    assert q.reschedule(handle, 3600)
+    foreign.now += 3600
+    assert foreign.run_until_complete(task) == "a"
+
+
 async def test_a_far_deadline_does_not_overflow_the_loops_timer(foreign, make):
     q = make()
     q.put_nowait("in 140 years", 140 * 365 * 86_400)

@@ -161,8 +161,9 @@ class AsyncDelayQueue(DelayItems[T]):
         if due == NEVER:
             self._alarm.cancel()
         else:
+            assert self._loop is not None  # the alarm is its own
             milliseconds = -(wait // -1_000_000)  # a loop's unit: for less, some loops would not sleep at all
-            self._alarm.ask(self._running_loop().call_later, min(milliseconds / 1e3, FAR))
+            self._alarm.ask(self._loop.call_later, min(milliseconds / 1e3, FAR))
             self._alarm_at = due
 
     def _ring(self) -> None:
