@@ -1,6 +1,8 @@
 """ThreadTimers: the actions that callbacks may take, and their effects."""
 
+import math
 import threading
+from datetime import timedelta
 from queue import SimpleQueue
 
 import pytest
@@ -76,6 +78,15 @@ def test_stop_waits_no_longer_than_its_timeout(timers):
     assert not hold.leave.is_set()
     hold.leave.set()
     assert timers.stop() == []
+
+
+@pytest.mark.parametrize("timeout", [math.inf, math.nan, 10**12, "1"])
+def test_a_timeout_that_stop_refuses_stops_nothing(timers, timeout):
+    timer = timers.call_later(1000, fail)
+    with pytest.raises((TypeError, ValueError), match="timeout"):
+        timers.stop(timeout)
+    assert not timers.stopped
+    assert timers.stop(timedelta(days=50_000)) == [timer]  # longer than some systems can wait
 
 
 def test_a_callback_may_stop_its_driver(pywheel):

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
+from .._seconds import unsigned_ns
 from ..clock import Clock, ManualClock
 from ._arguments import logger, stopped
 from ._driver import Driver, Timer
@@ -69,13 +70,17 @@ class ThreadTimers(Driver):
             clock.attach(self)
         _drivers.add(self)
 
-    def stop(self, timeout: float | None = None) -> list[Timer]:
+    def stop(self, timeout: Seconds | None = None) -> list[Timer]:
         """Refuse new timers from now on; return the pending ones, by deadline. They keep their callbacks.
 
         Waits until the running callback has returned, unless the call comes from it; at most `timeout` seconds.
+
+        Raises:
+            TypeError, ValueError: timeout is not a finite number of seconds, or beyond 146 years. Nothing was stopped.
         """
+        longest = None if timeout is None else min(unsigned_ns(timeout, "timeout") / 1e9, threading.TIMEOUT_MAX)
         left = self._stop()
-        self._join(timeout)
+        self._join(longest)
         return left
 
     def _join(self, timeout: float | None) -> None:
