@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from tests.timers.loops import sleep
+from tests.timers.queues import settle
 
 
 async def test_a_sooner_timer_added_while_the_loop_sleeps_wakes_it(pywheel, foreign):
@@ -109,6 +110,16 @@ async def test_a_turn_of_slow_callbacks_ends_before_the_limit(pywheel, foreign):
             steps.append(len(calls) - before)
     assert calls == list(range(40))
     assert max(steps) <= (8 if pywheel.implementation == "native" else 40)
+
+
+@pytest.mark.parametrize("limit", [2**63, 2**64])
+async def test_a_limit_beyond_every_count_is_none(pywheel, clock, foreign, limit):
+    calls = []
+    async with pywheel.AsyncTimers(clock=clock, limit=limit) as timers:
+        timers.call_later(1, calls.append, 1)
+        clock.advance(1)
+        await settle()
+    assert calls == [1]
 
 
 async def test_a_zero_delay_timer_that_rearms_itself_does_not_starve_the_loop(pywheel, foreign):

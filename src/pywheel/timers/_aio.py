@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from .._seconds import first_ns
 from ..clock import Clock, ManualClock, MonotonicClock
+from ..core._arguments import MAX_TICK
 from ._alarm import Alarm
 from ._driver import Driver, Timer
 
@@ -187,4 +188,4 @@ def _is_uvloop(kind: type) -> bool:
 def _positive(limit: int) -> int:
     if index(limit) < 1:
         raise ValueError("limit must be 1 or more")
-    return index(limit)
+    return min(index(limit), MAX_TICK)  # a C integer on the native core
