@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.implementations import load_package
 from tests.timers.crowd import Crowd
 
 pytestmark = pytest.mark.usefixtures("restless")
@@ -50,6 +51,34 @@ def test_one_thread_at_a_time_may_run_a_driver(timers):
         leave.set()
 
     Crowd().run(timers.run_due, other)
+
+
+def test_a_clock_moves_on_if_another_thread_begins_to_run_the_twins_driver_in_that_moment():
+    twin = load_package("pure")
+    free, inside, leave = threading.Event(), threading.Event(), threading.Event()
+
+    class Overtaken(twin.Timers):
+        def _run_for_clock(self):
+            free.set()
+            assert inside.wait(60)
+            return super()._run_for_clock()
+
+    def other():
+        assert free.wait(60)
+        timers.run_due()
+
+    def move():
+        try:
+            clock.advance(0)
+        finally:
+            leave.set()
+
+    clock = twin.ManualClock()
+    timers = Overtaken(clock)
+    timers.call_later(1, lambda: (inside.set(), leave.wait(60)))
+    clock.jump(1)
+    assert Crowd().run(move, other) == [None, None]
+    assert len(timers) == 0
 
 
 def test_threads_that_run_a_driver_at_once_never_leave_it_running(pywheel):

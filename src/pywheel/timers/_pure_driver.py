@@ -187,10 +187,12 @@ class Driver:
         with self._lock:  # if the clock went back, nothing is due
             return self._wheel._is_behind() and self._wheel.now <= self._floor(now)
 
-    def _in_turn(self, now: int, limit: int, whole: bool) -> int:
+    def _in_turn(self, now: int, limit: int, whole: bool, gives_way: bool = False) -> int:
         mine = False
         try:
             with self._lock:
+                if self._running and gives_way:
+                    return 0
                 if self._running:
                     raise _arguments.reentered()
                 self._running = mine = True
@@ -200,8 +202,8 @@ class Driver:
                 self._running = False  # no other thread writes to it while it is True
 
     def _run_for_clock(self) -> int:
-        """`_run`, for a clock that has a weak reference to the driver."""
-        return self._run()
+        """`_run`, for a clock that has a weak reference to the driver. Nothing if another thread runs it by now."""
+        return self._in_turn(self._now_ns(), NEVER, True, gives_way=True)
 
     def _turn(self, now: int, limit: int, whole: bool) -> int:
         tick, wheel = self._floor(now), self._wheel
