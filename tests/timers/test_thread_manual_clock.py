@@ -1,6 +1,7 @@
 """ThreadTimers on a clock that a test moves: it returns when the callbacks of that time have run."""
 
 import threading
+from queue import SimpleQueue
 
 import pytest
 
@@ -132,3 +133,20 @@ def test_with_autojump_the_clock_may_still_be_advanced(pywheel, autojump):
         timers.call_every(1, calls.append, None)
         autojump.advance(10)
         assert len(calls) >= 10
+
+
+def test_with_autojump_the_clock_stays_within_146_years(pywheel):
+    class Watched(pywheel.ThreadTimers):
+        def _rest(self, clock, asked, due):
+            seconds = super()._rest(clock, asked, due)
+            rests.put(seconds)
+            return seconds
+
+    clock, rests, done = pywheel.ManualClock(10, autojump=True), SimpleQueue(), threading.Event()
+    with Watched(clock=clock) as timers:
+        far = timers.call_later(2**62 // 10**9, print)
+        while rests.get(timeout=LIMIT) is not None:  # the wheel has it stop on the way
+            assert clock.time_ns() <= 2**62
+        timers.call_later(1, done.set)
+        assert done.wait(LIMIT)
+        assert timers.stop() == [far]

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
-from .._seconds import unsigned_ns
+from .._seconds import LONGEST, unsigned_ns
 from ..clock import Clock, ManualClock
 from ._arguments import logger, stopped
 from ._driver import Driver, Timer
@@ -181,7 +181,7 @@ class ThreadTimers(Driver):
             self._answered = asked
             self._answer.notify_all()
         stop = next_stop(self) if clock.autojump else None
-        if stop is None:
+        if stop is None or stop > LONGEST:
             return None
         clock._move_to(stop, False)
         return 0
