@@ -6,6 +6,7 @@ The parent's threads do not exist in the child, and no thread will release the l
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -32,11 +33,12 @@ def leave_alone(thing: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-def _after_fork() -> None:
+def renew_all(renewed: Iterable[Renewed]) -> None:
+    """Call `_after_fork` of each object, and then raise the last error of any."""
     failed: BaseException | None = None
-    for renewed in list(_renewed.values()):
+    for each in list(renewed):
         try:
-            renewed._after_fork()
+            each._after_fork()
         except BaseException as error:  # noqa: BLE001  (of one: the others must not wait for threads that are not here)
             failed = error
     if failed is not None:
@@ -44,4 +46,4 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=lambda: renew_all(_renewed.values()))

@@ -303,6 +303,22 @@ def child():
     assert [call.exc_type for call in calls] == [MemoryError]
 wait(fork(child))
 """,
+    "of timers beside some that cannot begin anew": """
+class Broken(pywheel.ThreadTimers):
+    def _after_fork(self):
+        raise MemoryError
+    def __hash__(self):
+        return 0  # so that it comes before the others in a set
+broken, other = Broken(), pywheel.ThreadTimers()
+for driver in (broken, other):
+    driver.call_later(1000, print)
+sys.unraisablehook = calls.append  # in the child, to which Python reports it
+def child():
+    assert (len(broken), len(other)) == (1, 0)
+    fires(other)
+    assert [call.exc_type for call in calls] == [MemoryError]
+wait(fork(child))
+""",
     "on a manual clock whose lock another thread holds": """
 clock = pywheel.ManualClock()
 hold(clock._lock)

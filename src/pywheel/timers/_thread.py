@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
+from .._forks import renew_all
 from .._seconds import LONGEST, unsigned_ns
 from ..clock import Clock, ManualClock
 from ._arguments import logger, stopped
@@ -284,11 +285,6 @@ def _stop_all() -> None:
         driver._wake_before = ASLEEP  # new timers are refused
 
 
-def _after_fork() -> None:
-    for driver in list(_drivers):
-        driver._after_fork()
-
-
 atexit.register(_stop_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=lambda: renew_all(_drivers))  # once the locks that they use are free
