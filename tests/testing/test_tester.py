@@ -350,6 +350,23 @@ def test_clear_forgets_jobs_puts_and_failures(tester, queue):
     assert tester.advance("2d") == 0
 
 
+def test_clear_deletes_jobs_that_are_running(tester, queue):
+    queue.put("a")
+    queue.put("a")
+    (claimed,) = queue.reserve("a")
+    tester.clear()
+    assert tester.jobs() == []
+    assert not queue.ack(claimed)
+
+
+def test_a_handler_may_clear_what_there_is_with_its_own_job(tester, queue):
+    queue.handler("a")(lambda job: tester.clear())
+    queue.put("a")
+    queue.put("a")
+    assert tester.run_due() == 1
+    assert tester.jobs() == []
+
+
 def test_bodies_that_the_queue_encrypts_are_read(tmp_path):
     keyring = Keyring({"k1": bytes(range(32))})
     with JobQueue("memory:", encryption=keyring) as queue, QueueTester(queue) as tester:

@@ -171,6 +171,7 @@ class QueueTester:
         """Delete all jobs except future ticks, and forget the puts and the failures. The clock does not move."""
         for job in self.jobs():
             if not (is_tick(job) and job.state.live):
+                self.queue.release(job)  # if it is running; only a delayed job can be cancelled
                 self.queue.cancel(job.id)
                 self.queue.jobs.delete(job.id)
         self._store.puts.clear()
