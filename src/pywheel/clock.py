@@ -116,8 +116,9 @@ class ManualClock(Clock):
     def advance(self, seconds: Seconds) -> None:
         """Let time pass: go from deadline to deadline, and run all that is due there, each at its own time.
 
-        Timers driven by hand and those of a thread have run when this returns; a loop's run when it gets its turn. Of
-        several drivers with timers due at one time, the one made first runs first.
+        Timers driven by hand and those of a thread have run when this returns, unless a callback of their driver moves
+        the clock meanwhile; a loop's run when it gets its turn. Of several drivers with timers due at one time, the one
+        made first runs first.
 
         Raises:
             TypeError, ValueError: seconds is not a duration, is negative, or leads beyond 146 years.

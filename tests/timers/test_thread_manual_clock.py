@@ -6,6 +6,7 @@ from queue import SimpleQueue
 import pytest
 
 from tests.jobs.waiting import LIMIT
+from tests.timers.crowd import GUARD
 
 
 @pytest.fixture
@@ -66,6 +67,29 @@ def test_a_callback_may_advance_the_clock(timers, clock):
     assert clock.time() == 3600 * 24 + 1
     clock.advance(0)
     assert calls == [1, 2]
+
+
+def test_a_callback_that_advances_has_another_driver_run_what_is_due_on_the_way(pywheel, timers, clock):
+    times = []
+    with pywheel.ThreadTimers(clock=clock) as others:
+        others.call_later(3, lambda: times.append(clock.time()))
+        timers.call_later(1, lambda: (clock.advance(5), times.append(clock.time())))
+        clock.advance(1)
+    assert times == [3, 6]
+
+
+def test_callbacks_of_several_drivers_may_advance_one_clock(pywheel, clock):
+    calls, drivers = [], [pywheel.ThreadTimers(clock=clock) for _ in range(3)]
+    for number, driver in enumerate(drivers):
+        driver.call_later(1, lambda number=number: (clock.advance(1), calls.append(number)))
+    mover = threading.Thread(target=clock.advance, args=(10,), daemon=True)
+    mover.start()
+    mover.join(GUARD)
+    assert not mover.is_alive()
+    assert clock.time() == 10
+    assert sorted(calls) == [0, 1, 2]
+    for driver in drivers:
+        driver.stop()
 
 
 def test_a_callback_that_advances_does_not_go_tick_by_tick_past_what_is_due(pywheel):

@@ -30,6 +30,15 @@ PAUSE: Final = 1.0  # seconds before it tries again after an error
 _drivers: Final[WeakSet[ThreadTimers]] = WeakSet()
 
 
+class Serving(threading.local):
+    """The driver whose thread this is."""
+
+    driver: Callable[[], ThreadTimers | None] = staticmethod(lambda: None)
+
+
+_serving: Final = Serving()
+
+
 class ThreadTimers(Driver):
     """Timers that run in a daemon thread, one for all of them. It starts with the first timer.
 
@@ -63,6 +72,7 @@ class ThreadTimers(Driver):
         self._bell = Bell()
         self._answer = threading.Condition()  # with a ManualClock, which moves on when the due timers have run
         self._asked = self._answered = 0
+        self._waits = False  # a callback waits for the answer of another driver
         self._again = 0  # turns at the same time of a ManualClock
         self._ended = False  # the interpreter exits
         self._alone = False  # no other thread of this process is left
@@ -144,8 +154,26 @@ class ThreadTimers(Driver):
             self._asked = asked = self._asked + 1
         self._ring()
         if run and self._thread is not threading.current_thread():
+            self._await_answer(asked, _serving.driver())
+
+    def _await_answer(self, asked: int, caller: ThreadTimers | None) -> None:
+        """Wait until the thread has run what is due.
+
+        A callback of `caller`, another driver, does not wait for a callback that waits: that one may wait for it.
+        """
+        try:
+            if caller is not None:
+                caller._waits = True
+                caller._let_go()
             with self._answer:
-                self._answer.wait_for(lambda: self._answered >= asked or self.stopped or self._idle())
+                self._answer.wait_for(
+                    lambda: (
+                        self._answered >= asked or self.stopped or self._idle() or (caller is not None and self._waits)
+                    )
+                )
+        finally:
+            if caller is not None:
+                caller._waits = False
 
     def _idle(self) -> bool:
         return not self._is_served() and not len(self)
@@ -191,7 +219,7 @@ class ThreadTimers(Driver):
         """Begin anew in a forked child, with another thread, even if a callback forked it and this is the old one."""
         self._starting, self._answer = threading.RLock(), threading.Condition()
         self._bell.renew()
-        self._thread, self._running, self._wake_before = None, False, ASLEEP
+        self._thread, self._running, self._waits, self._wake_before = None, False, False, ASLEEP
         self._forget()
 
 
@@ -226,6 +254,7 @@ class Bell:
 
 def _serve(driver: ref[ThreadTimers], bell: Bell) -> None:
     """Run a driver's timers until it is stopped, or until nothing is pending and only this thread has the driver."""
+    _serving.driver = driver
     try:
         _take_turns(driver, bell)
     except BaseException:  # from a callback, or from outside
