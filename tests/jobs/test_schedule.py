@@ -163,7 +163,9 @@ def test_without_cronsim_it_is_said_what_to_install(monkeypatch):
         cron.checked("* * * * *", "UTC")
 
 
-def test_a_header_of_somebody_else_is_no_tick():
+@pytest.mark.parametrize("text", ["soon", "0001-01-01T00:00:00Z", "2026-01-01"])
+def test_a_header_of_somebody_else_is_no_tick(text):
+    """Nor is a time that is no moment, or before those that schedules count with."""
     with JobQueue("memory:") as queue:
-        job = queue.get(queue.put("t", headers={"pywheel-tick": "soon"}))
+        job = queue.get(queue.put("t", headers={"pywheel-tick": text}))
     assert tick_of(job) is None

@@ -11,7 +11,7 @@ from pywheel.jobs.job import SHARDS, SLICE, Due
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import Filter, GetNextLease, ListJobs, ListTopics
 from pywheel.stores.ownership import ALL
-from pywheel.worker.leases import Lease
+from pywheel.worker.leases import Lease, Leases
 from tests.asked import when_asked
 from tests.often import often
 from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
@@ -301,6 +301,19 @@ def test_a_pool_that_works_off_its_jobs_quickly_may_hold_more_however_long_it_to
         topic.feed(leases, 100.0)
         topic.left(leases, 100.9)
         assert (topic.room(101.0, 10**9) > 8) is more
+
+
+def test_a_handler_that_has_ended_renews_its_lease_no_more():
+    """The store has its end first, and would call the lease lost."""
+    with JobQueue("memory:") as queue:
+        queue.handler("t", keep_lease=True)(print)
+        queue.put("t")
+        [[job]] = queue.store.apply([Reserve("t", 1, ClaimPolicy(60_000, 3), "w")])
+        lease, leases = Lease(job, Worker(queue).dispatcher.topics["t"], 100.0, True, started=100.0), Leases()
+        leases.add([lease], 100.0)
+        assert leases.renewals(150.0) == [lease]
+        lease.ended = 150.0
+        assert leases.renewals(150.0) == []
 
 
 # ---- many are due one shortly after the other: none is late ----------------------------------------------------------

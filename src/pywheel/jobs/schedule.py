@@ -303,9 +303,10 @@ def tick_of(job: Job) -> int | None:
     if text is None:
         return None
     try:
-        return round((datetime.fromisoformat(text) - _EPOCH).total_seconds() * 1000)
+        tick = round((datetime.fromisoformat(text) - _EPOCH).total_seconds() * 1000)
     except (ValueError, TypeError):  # a header of the same name from elsewhere
         return None
+    return tick if tick >= 0 else None
 
 
 def written(tick: int) -> str:

@@ -203,7 +203,10 @@ class Leases:
         return [
             lease
             for lease in self._kept
-            if lease.begun and lease.started is not None and lease.until - now < max(lease.ttr / 2000, _LOOK)
+            if lease.begun
+            and lease.started is not None
+            and not lease.ended  # else the store has its end first
+            and lease.until - now < max(lease.ttr / 2000, _LOOK)
         ]
 
     def begin(self, lease: Lease, asked: float) -> None:
