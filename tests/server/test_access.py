@@ -214,6 +214,68 @@ def test_failures_are_forgiven_one_a_second_and_those_of_many_addresses_are_of_b
     assert len(failures) <= 10_000
 
 
+class Trying:
+    """Access for one address, by a clock that stands still. Wrong tokens are in a look-up until `answered` is set."""
+
+    def __init__(self, queue):
+        self.access = Access("tokens", Tokens(queue.store))
+        self.access.failures = Failures(lambda: 0.0)
+        self.asked, self.answered = [], asyncio.Event()
+
+    def begin(self, secret):
+        scope = {"client": ("10.0.0.1", 1), "headers": [(b"authorization", f"Bearer {secret}".encode())]}
+        return asyncio.ensure_future(self.access.identify(scope, self._read))
+
+    async def turns(self):
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def _read(self, function, secret):
+        self.asked.append(secret)
+        if secret.startswith("x"):
+            await self.answered.wait()
+        return function(secret)
+
+
+@pytest.mark.parametrize("earlier", [0, Failures.BURST])
+def test_wrong_tokens_that_come_at_once_are_looked_up_no_more_often_than_one_after_the_other(queue, earlier):
+    trying = Trying(queue)
+    for _ in range(earlier):
+        trying.access.failures.count("10.0.0.1")
+
+    async def scene():
+        requests = [trying.begin(f"x{number}") for number in range(500)]
+        await trying.turns()
+        assert len(trying.asked) == max(Failures.BURST - earlier, 1)
+        trying.answered.set()
+        return [error.kind for error in await asyncio.gather(*requests, return_exceptions=True)]
+
+    kinds = asyncio.run(scene())
+    assert set(kinds) == {"token-unknown", "too-many-failures"}
+    assert kinds.count("token-unknown") == len(trying.asked) == Failures.BURST + 1 - earlier
+
+
+def test_a_token_that_was_good_is_not_behind_others_and_a_cancelled_one_leaves_its_place(queue, monkeypatch):
+    monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
+    trying = Trying(queue)
+    known, new = [Tokens(queue.store).add(["read"]) for _ in range(2)]
+
+    async def scene():
+        await trying.begin(known)
+        for _ in range(Failures.BURST):
+            trying.access.failures.count("10.0.0.1")
+        looked_up, next_one, good = trying.begin("x1"), trying.begin("x2"), trying.begin(new)
+        await trying.begin(known)
+        await trying.turns()
+        assert trying.asked == [known, "x1", known]
+        next_one.cancel()
+        looked_up.cancel()
+        assert (await good).may("read")
+        assert trying.asked[3:] == [new]
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
 def test_behind_a_proxy_the_address_is_what_the_proxy_says(serving):
     api = serving(access="tokens", proxies=["127.0.0.1"])  # which the client of the tests is
     for chain, kind in (

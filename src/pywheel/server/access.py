@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import math
 import re
 import shlex
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, Literal
+from weakref import WeakValueDictionary
 
 from starlette.types import Scope
 
@@ -140,17 +143,17 @@ class Access:
         return await self._look_up(name, secret, self._address(scope), read)
 
     async def _look_up(self, name: bytes, secret: bytes, address: str, read: Callable[..., Awaitable[Any]]) -> Grant:
-        if name not in self._known:  # other clients' failures do not block a token that was good
-            self.failures.refuse(address)
-        grant: Grant | None = await read(self.tokens.grant, secret.decode("latin-1"))
-        if grant is None:
-            self._known.pop(name, None)
-            self.failures.count(address)
-            raise Problem(
-                "token-unknown",
-                "this token is unknown, was removed or has expired: ask for another one",
-                headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
-            )
+        # Other clients' failures do not block a token that was good.
+        async with nullcontext() if name in self._known else self.failures.trying(address):
+            grant: Grant | None = await read(self.tokens.grant, secret.decode("latin-1"))
+            if grant is None:
+                self._known.pop(name, None)
+                self.failures.count(address)
+                raise Problem(
+                    "token-unknown",
+                    "this token is unknown, was removed or has expired: ask for another one",
+                    headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
+                )
         self._known[name] = grant, time.monotonic() + _FRESH
         self._known.move_to_end(name)
         if len(self._known) > _MOST:
@@ -195,6 +198,15 @@ def _lacking(scope: str, text: str) -> Problem:
     return Problem("scope-missing", text, headers={"www-authenticate": realm}, more={"scope": scope})
 
 
+class _Tries:
+    """The tokens of one address that are being tried."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.turn = asyncio.Lock()  # of the next one
+        self.over = asyncio.Event()  # set by each that was tried
+
+
 class Failures:
     """The count of wrong tokens by address: `BURST` at once, then one a second. Bounded in size."""
 
@@ -203,12 +215,37 @@ class Failures:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: OrderedDict[str, float] = OrderedDict()  # when all failures are forgiven
+        self._tries: WeakValueDictionary[str, _Tries] = WeakValueDictionary()  # for as long as requests hold them
+
+    @asynccontextmanager
+    async def trying(self, address: str) -> AsyncIterator[None]:
+        """Let a token be tried inside the `async with` block. Problem: the address has failed too often.
+
+        It waits while those that are being tried would be too many if all of them fail.
+        """
+        tries = self._tries.setdefault(address, _Tries())
+        async with tries.turn:
+            while tries.count >= max(self._left(address), 1):
+                tries.over.clear()
+                await tries.over.wait()
+            self.refuse(address)
+            tries.count += 1
+        try:
+            yield
+        finally:
+            tries.count -= 1
+            tries.over.set()
+
+    def _left(self, address: str) -> float:
+        """Return how many more failures are let pass; less than 0 if there were too many."""
+        now = self._clock()
+        return self.BURST - max(self._until.get(address, now) - now, 0.0)
 
     def refuse(self, address: str) -> None:
         """Raise a Problem if the address has failed too often."""
-        over = self._until.get(address, 0.0) - self._clock() - self.BURST
-        if over > 0:
-            seconds = math.ceil(over)
+        left = self._left(address)
+        if left < 0:
+            seconds = math.ceil(-left)
             raise Problem(
                 "too-many-failures",
                 f"too many wrong tokens came from this address: try again in {seconds} s",
