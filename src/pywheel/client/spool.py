@@ -169,7 +169,7 @@ class Spool:
             if not self.waiting():
                 self._stop_forwarding()
                 return []
-            if not self._may_forward() or self.file.ask(ListJobs(Filter(TOPIC, State.RUNNING), 0, 1)):
+            if not self._may_forward() or self._forwarding():
                 return None
             puts = list(self._oldest())
             rows = [row for put in puts for row in put]
@@ -236,14 +236,30 @@ class Spool:
     def _may_forward(self) -> bool:
         """Take the forwarder's lease for this thread, or renew it; return False if another thread has it."""
         me = f"{self._token}:{os.getpid()}:{threading.get_ident()}".encode()
-        asked = time.monotonic()
-        [before] = self.file.apply([c.SetNote(_FORWARDER, me, _LEASE, absent=True)])
-        if before not in (None, me):
-            return False
-        if before == me and asked < self._forwards_until:  # otherwise another thread may have it by now
-            self.file.apply([c.SetNote(_FORWARDER, me, _LEASE)])
+        asked, latest = time.monotonic(), self.file.clock.wall() + _LEASE
+
+        def leased(to: bytes, *, absent: bool = False) -> c.SetNote:
+            return c.SetNote(_FORWARDER, b"%d %b" % (latest, to), _LEASE, absent=absent)
+
+        [before] = self.file.apply([leased(me, absent=True)])
+        if before is not None:
+            end, _, holder = before.partition(b" ")
+            if holder != me:
+                if int(end) > latest:  # it began before the clock was set back: it ends as if it began now
+                    self.file.apply([leased(holder)])
+                return False
+            if asked < self._forwards_until:  # otherwise another thread may have it by now
+                self.file.apply([leased(me)])
         self._forwards_until = asked + _LEASE / 1000
         return True
+
+    def _forwarding(self) -> bool:
+        """Whether puts are being forwarded. Claims from before the clock was set back end as if they were made now."""
+        latest = self.file.clock.wall() + _LEASE
+        running = self.file.ask(ListJobs(Filter(TOPIC, State.RUNNING), 0, 1))
+        if any((row.lease_until or 0) > latest for row in running):
+            self.file.apply([c.Touch(row.id, row.claims, _LEASE) for row in self.rows(State.RUNNING)])
+        return bool(running)
 
     def _stop_forwarding(self) -> None:
         """Give the forwarder's lease up, so that another process can forward at once."""

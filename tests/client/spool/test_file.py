@@ -70,6 +70,36 @@ def test_a_put_whose_lease_ended_is_forwarded_though_the_clock_was_set_back(spoo
     killed.close()
 
 
+def test_what_a_killed_process_was_forwarding_is_forwarded_though_the_clock_was_set_back(spool):
+    clock = ManualClock()
+    killed, file = Spool(spool, clock=clock), Spool(spool, clock=clock)
+    puts(killed, 2)
+    killed.take()
+    clock.step(-3_600)
+    for _ in range(2):  # it may be alive: what it forwards is not overtaken
+        assert file.take() is None
+        clock.advance(timedelta(seconds=15))
+    assert [waiting.put.nonce for waiting in file.take()] == ["n0", "n1"]
+    file.close()
+    killed.close()
+
+
+def test_who_forwards_while_the_clock_is_set_back_goes_on_and_is_alone(spool):
+    clock = ManualClock()
+    first, second = Spool(spool, clock=clock), Spool(spool, clock=clock)
+    puts(first, 2)
+    batch = first.take()
+    clock.step(-3_600)
+    assert second.take() is first.take() is second.take() is None
+    first.settle(batch, [[1], [2]])
+    puts(first, 1)
+    assert second.take() is None
+    assert [waiting.put.nonce for waiting in first.take()] == ["n0"]
+    assert first.counts().done == 2
+    first.close()
+    second.close()
+
+
 def test_puts_that_nobody_can_claim_are_looked_at_a_few_times_and_left(spool):
     file = Spool(spool, clock=ManualClock())
     puts(file, 1)
