@@ -223,7 +223,8 @@ class Spool:
         put: list[Job] = []
         rows = size = 0
         for row in self.rows(State.DELAYED):
-            if put and _told(row)["nonce"] != _told(put[0])["nonce"]:
+            nonce, place, _ = self.place(row)
+            if put and (place == 0 or nonce != self.place(put[0])[0]):  # a put that was repeated has the same nonce
                 yield put
                 rows, put = rows + len(put), []
                 if rows >= _ROWS or size >= _BYTES:

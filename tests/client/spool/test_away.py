@@ -80,6 +80,15 @@ def test_an_answer_that_is_lost_while_forwarding_makes_no_second_job(queue, stor
     assert bodies(store) == list(range(5))
 
 
+def test_a_put_that_is_repeated_while_it_waits_happens_once(queue, store):
+    put = Put((NewJob("t", b"1", 0), NewJob("t", b"2", 0)), "n")
+    store.away = True
+    assert [queue.store.apply([put]) for _ in range(2)] == [[[-1, -2]], [[-3, -4]]]
+    back(queue, store)
+    assert bodies(store) == [1, 2]
+    assert [queue.get(id).json() for id in (-1, -2, -3, -4)] == [1, 2, 1, 2]
+
+
 def test_a_busy_store_is_away_too_but_for_readers_and_a_full_one_is_not(queue, store):
     id = queue.put("t", 0)
     fail_with(store, StoreBusy("locked"))
