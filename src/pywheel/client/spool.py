@@ -308,7 +308,8 @@ def _rows(put: c.Put, now: int, *, tried: bool) -> Iterator[NewJob]:
             told["due"] = now + job.delay
         if job.headers is not None:
             told["headers"] = dict(job.headers)
-        told |= {"nonce": put.nonce, "place": place, "of": len(put.jobs), "tried": tried}
+        told |= {"nonce": put.nonce, "fingerprint": put.fingerprint, "tried": tried}
+        told |= {"place": place, "of": len(put.jobs)}
         # Not a header: the job's own headers may be as long as headers can be, and are longer in JSON.
         yield NewJob(TOPIC, b"%b\n%b" % (json.dumps(told, separators=(",", ":")).encode(), job.body), 0)
 
@@ -323,7 +324,7 @@ def _body(row: Job) -> bytes:
 
 def _waiting(rows: list[Job]) -> Waiting:
     told = [_told(row) for row in rows]
-    return Waiting(c.Put(tuple(map(_new_job, rows, told)), told[0]["nonce"]), rows)
+    return Waiting(c.Put(tuple(map(_new_job, rows, told)), told[0]["nonce"], told[0]["fingerprint"]), rows)
 
 
 def _new_job(row: Job, told: Any) -> NewJob:

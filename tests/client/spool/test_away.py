@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pywheel import BadJob, JobExists, StoreAway, StoreBusy
+from pywheel import BadJob, JobExists, NonceTaken, StoreAway, StoreBusy
 from pywheel._errors import StoreFull
-from pywheel.events import JobsForwarded, JobsPut, JobsSpooled, StoreBack, StoreFailed
+from pywheel.events import JobRefused, JobsForwarded, JobsPut, JobsSpooled, StoreBack, StoreFailed
 from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
@@ -87,6 +87,19 @@ def test_a_put_that_is_repeated_while_it_waits_happens_once(queue, store):
     back(queue, store)
     assert bodies(store) == [1, 2]
     assert [queue.get(id).json() for id in (-1, -2, -3, -4)] == [1, 2, 1, 2]
+
+
+def test_a_put_with_the_nonce_of_another_is_refused_though_that_came_by_the_spool(queue, store, heard):
+    first, waiting, later = [
+        Put((NewJob("t", body, 0),), "n", fingerprint) for body, fingerprint in ((b"1", "a"), (b"2", "b"), (b"3", "c"))
+    ]
+    store.away = True
+    queue.store.apply([first, Put((NewJob("t", b"0", 0),)), waiting])
+    back(queue, store)
+    assert bodies(store) == [1, 0]
+    assert [event.id for event in heard if isinstance(event, JobRefused)] == [-3]
+    [refused] = queue.store.apply([later])
+    assert isinstance(refused, NonceTaken)
 
 
 def test_a_busy_store_is_away_too_but_for_readers_and_a_full_one_is_not(queue, store):
