@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pywheel import Fixed, JobQueue, Limit, StoreAway, Worker
+from pywheel.events import LeaseLost
 from pywheel.jobs import Outcome
-from pywheel.jobs.commands import Announce, Claim, Claimed, ClaimPolicy, Expire, Pause, Reserve
+from pywheel.jobs.commands import Ack, Announce, Claim, Claimed, ClaimPolicy, Expire, Pause, Reserve
 from pywheel.jobs.job import SHARDS, SLICE, Due
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import Filter, GetNextLease, ListJobs, ListTopics
@@ -314,6 +315,23 @@ def test_a_handler_that_has_ended_renews_its_lease_no_more():
         assert leases.renewals(150.0) == [lease]
         lease.ended = 150.0
         assert leases.renewals(150.0) == []
+
+
+def test_a_lost_lease_is_told_once_though_its_renewal_and_its_end_are_both_refused():
+    """At the end: an end is what listeners wait for, such as a span."""
+    told = []
+    with JobQueue("memory:", listeners=[told.append]) as queue:
+        queue.handler("t", keep_lease=True)(print)
+        queue.put("t")
+        [[job]] = queue.store.apply([Reserve("t", 1, ClaimPolicy(60_000, 3), "w")])
+        dispatcher = Worker(queue).dispatcher
+        lease, completer = Lease(job, dispatcher.topics["t"], 100.0, True, started=100.0), dispatcher._completer
+        completer.leases.add([lease], 100.0)
+        completer.renewed(lease, False, 150.0)
+        completer.done(lease)
+        assert completer.commands(160.0, 10) == [Ack(job.id, job.claims)]
+        completer.learn(iter([False]))
+    assert told.count(LeaseLost(job)) == 1
 
 
 # ---- many are due one shortly after the other: none is late ----------------------------------------------------------

@@ -203,10 +203,12 @@ class Completer:
                 self._notifier.ring(name)
 
     def renewed(self, lease: Lease, outcome: bool | StoreError, asked: float) -> None:
-        """Take in whether the store has renewed a lease. If not, the claim is over, and the job is another worker's."""
+        """Take in whether the store has renewed a lease. If not, the claim is over, and the job is another worker's.
+
+        The loss is told at the handler's end, which the store refuses: to listeners it is the end of the claim.
+        """
         if not outcome:
             self.leases.settle([lease])
-            self._events.emit(LeaseLost(lease.job))
         elif not isinstance(outcome, StoreError):
             self.leases.begin(lease, asked)
 
