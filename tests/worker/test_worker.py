@@ -5,6 +5,7 @@ import logging
 import signal
 import sys
 import threading
+from collections import deque
 from itertools import count
 from unittest.mock import Mock
 
@@ -12,10 +13,10 @@ import pytest
 
 from pywheel import BadOption, EventLoop, Fixed, JobQueue, Ladder, NotNow, Supervisor, Worker
 from pywheel.jobs import Counts, Outcome, State
-from pywheel.jobs.commands import Expired
+from pywheel.jobs.commands import ClaimPolicy, Expired, Reserve
 from pywheel.testing import FaultyStore
 from pywheel.worker.dispatcher import Dispatcher
-from pywheel.worker.leases import Quarantine
+from pywheel.worker.leases import Lease, Quarantine
 from tests.jobs.waiting import finished, state, until, working
 from tests.worker.held import Held
 
@@ -298,6 +299,47 @@ def test_a_thread_that_runs_beyond_the_grace_keeps_its_job_and_settles_it_itself
     assert state(live_queue, id) is State.RUNNING
     held.let_go()
     assert finished(live_queue, id).state is State.DONE
+
+
+def ended_claim(queue):
+    """Return a dispatcher that does not step by itself, and a claim of it whose handler has ended."""
+    queue.handler("t")(print)
+    queue.put("t")
+    [[job]] = queue.store.apply([Reserve("t", 1, ClaimPolicy(60_000, 3), "w")])
+    dispatcher = Worker(queue).dispatcher
+    lease = Lease(job, dispatcher.topics["t"], 0.0, True, started=0.0, ended=1.0)
+    dispatcher._completer.leases.add([lease], 0.0)
+    return dispatcher, lease
+
+
+@pytest.mark.parametrize("goes", ["before", "after"])
+def test_an_end_is_stored_though_the_dispatcher_goes_just_before_or_after_it_is_noted(queue, goes):
+    class Finished(deque):
+        def append(self, lease):
+            if goes == "after":
+                super().append(lease)
+            dispatcher.step()
+            dispatcher.abandon()
+            if goes == "before":
+                super().append(lease)
+
+    dispatcher, lease = ended_claim(queue)
+    dispatcher._completer._finished = Finished()
+    dispatcher._completer.done(lease)
+    until(lambda: state(queue, lease.job.id) is State.DONE)
+
+
+def test_an_end_beyond_the_grace_goes_to_the_store_in_another_thread(queue, monkeypatch):
+    """A handler's thread may be the one of the program's loop."""
+    threads, apply = [], queue.store.apply
+    dispatcher, lease = ended_claim(queue)
+    dispatcher.abandon()
+    monkeypatch.setattr(
+        queue.store, "apply", lambda commands: threads.append(threading.current_thread()) or apply(commands)
+    )
+    dispatcher._completer.done(lease)
+    until(lambda: state(queue, lease.job.id) is State.DONE)
+    assert threading.current_thread() not in threads
 
 
 def test_a_task_that_runs_beyond_the_grace_is_cancelled_and_its_job_goes_back_unspent(live_queue):

@@ -247,11 +247,10 @@ class BaseWorker:
         self._finish(cancelled, lambda: _CANCELLED + self.grace - (time.monotonic() - began), gone=gone)
         if gone:
             return
-        left = self.dispatcher.abandon()
         self.dispatcher.step()
         with _patient("how many jobs ended of late is not kept"):
             self.dispatcher.keep_ends()
-        if left:
+        if left := self.dispatcher.abandon():
             _LOGGER.warning("%d handlers go on beyond their grace", len(left))
             atexit.register(_give_back, self.store, left, os.getpid())
 

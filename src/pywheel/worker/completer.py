@@ -7,9 +7,10 @@ lease, and would not report that the job is done, or dead.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
 
@@ -39,7 +40,10 @@ _ENDS: Final[dict[type, Outcome]] = {Ack: Outcome.DONE, Nack: Outcome.FAILED, Re
 
 
 class Completer:
-    """The ends of handlers, kept until the store has them. Any thread calls `done`; the dispatcher calls the rest."""
+    """The ends of handlers, kept until the store has them. Any thread calls `done`; the dispatcher calls the rest.
+
+    Handlers may end after the dispatcher has gone. Then each end goes to the store in a thread of its own.
+    """
 
     def __init__(self, store: Store, notifier: Notifier, events: Events, dead: Deaths | None = None) -> None:
         self._store = store
@@ -57,7 +61,8 @@ class Completer:
         """Whether the dispatcher sleeps, and no end has woken it."""
         self._urgent = False  # whether other jobs or clients wait for an end that came since the last step
         self.alone = False
-        """Whether the dispatcher has gone: then each handler's end goes to the store by itself."""
+        """Whether the dispatcher has gone."""
+        self._settling = threading.Lock()  # held while ends go to the store without the dispatcher
         self.waiters: Mapping[str, Sequence[str]] = {}
         """By topic, the clients that wait for the ends of its jobs; mostly none."""
 
@@ -81,13 +86,15 @@ class Completer:
             lease.ending, lease.error = settlement(self._store, topic.handler, job, ended)
         else:
             lease.ending = Release(job.id, job.claims)
-        if self.alone:
-            self._settle_alone(lease)
-            return
         if job.key is not None or topic.limits is not None or topic.places is not None or self.waiters:
             self._urgent = True
         self._finished.append(lease)
-        if self.asleep and self._due(lease.ended):
+        if self.alone:  # after the append: `leave` settles the ends that came before it was set
+            try:
+                threading.Thread(target=self._settle_alone, name="pywheel-ends", daemon=True).start()
+            except RuntimeError:  # the system has no thread left
+                self._settle_alone()
+        elif self.asleep and self._due(lease.ended):
             self.asleep = False
             self._notifier.wake()
 
@@ -110,11 +117,24 @@ class Completer:
         finally:
             self.asleep = False
 
-    def _settle_alone(self, lease: Lease) -> None:
-        assert lease.ending is not None
-        with suppress(StoreError):
-            self._store.apply([lease.ending, *_moves(lease)])
-            self._ring([lease.job.topic])
+    # ---- without the dispatcher -------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Take in that the dispatcher goes after its last step."""
+        self.alone = True
+        self._settle_alone()
+
+    def _settle_alone(self) -> None:
+        with self._settling:
+            if not self._finished:  # another thread took the end along
+                return
+            commands = self.commands(self._store.clock.time(), len(self))
+            try:
+                outcomes = self._store.apply(commands)
+            except StoreError:
+                self.failed()
+            else:
+                self.learn(iter(outcomes))
 
     # ---- to the store -----------------------------------------------------------------------------------------------
 

@@ -386,5 +386,5 @@ class Dispatcher:
 
     def abandon(self) -> list[Lease]:
         """Return the jobs that still run; from now on the end of each handler is stored at once, without a step."""
-        self._completer.alone = True
+        self._completer.leave()
         return self._running()
