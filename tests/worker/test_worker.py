@@ -12,10 +12,12 @@ from unittest.mock import Mock
 import pytest
 
 from pywheel import BadOption, EventLoop, Fixed, JobQueue, Ladder, NotNow, Supervisor, Worker
+from pywheel.events import JobEnded
 from pywheel.jobs import Counts, Outcome, State
 from pywheel.jobs.commands import ClaimPolicy, Expired, Reserve
 from pywheel.testing import FaultyStore
 from pywheel.worker.dispatcher import Dispatcher
+from pywheel.worker.executors import OwnLoop
 from pywheel.worker.leases import Lease, Quarantine
 from tests.jobs.waiting import finished, state, until, working
 from tests.worker.held import Held
@@ -299,6 +301,46 @@ def test_a_thread_that_runs_beyond_the_grace_keeps_its_job_and_settles_it_itself
     assert state(live_queue, id) is State.RUNNING
     held.let_go()
     assert finished(live_queue, id).state is State.DONE
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine function"])
+def test_a_handler_that_fails_beyond_the_grace_is_told_and_on_dead_is_called(live_queue, kind):
+    begun, gate, dead, told = [], threading.Event(), [], []
+    live_queue.events.listen(lambda event: told.append(event) if isinstance(event, JobEnded) else None)
+
+    @live_queue.handler("t", concurrency=1, retry=Fixed("1h", attempts=1))
+    def handle(job):
+        begun.append(job)
+        gate.wait(60)
+        raise ValueError
+
+    async def report(job):
+        dead.append(job.id)
+
+    live_queue.on_dead(report if kind == "coroutine function" else lambda job: dead.append(job.id))
+    [id, *_], worker = told_to_stop(live_queue, begun, grace=0)
+    assert worker.join(60)
+    gate.set()
+    until(lambda: dead)
+    assert dead == [id]
+    assert [(event.job.id, event.outcome, event.state) for event in told] == [(id, Outcome.FAILED, State.DEAD)]
+
+
+def test_a_result_that_is_awaited_beyond_the_grace_has_a_loop_though_that_of_the_worker_is_closed():
+    """As a coroutine of `on_dead`."""
+
+    async def answer():
+        await asyncio.sleep(0)
+        return 42
+
+    loops = []
+    loop = OwnLoop(lambda: loops.append(EventLoop()) or loops[-1])
+    assert loop.finish(answer()) == 42
+    loop.stop()
+    until(loops[0].is_closed)
+    assert loop.finish(answer()) == 42
+    assert loop.finish("no awaitable") == "no awaitable"
+    assert [made.is_closed() for made in loops] == [True, True]
 
 
 def ended_claim(queue):

@@ -57,6 +57,8 @@ class Deaths:
         self._looking = False  # whether a look for lost jobs is planned
         self._look_at = 0.0
         self._thread: threading.Thread | None = None
+        self._closing = threading.Lock()  # held while a function is added, or `close` decides which is the last one
+        self._closed = False
 
     # ---- from the dispatcher ----------------------------------------------------------------------------------------
 
@@ -77,8 +79,12 @@ class Deaths:
         self._start()
 
     def _do(self, function: Callable[[], object]) -> None:
-        self._told.put(function)
-        self._start()
+        with self._closing:
+            self._told.put(function)
+            if self._closed:  # a handler has ended beyond its grace: a thread calls this, and ends
+                self._thread = None
+                self._told.put(None)
+            self._start()
 
     def _start(self) -> None:
         if self._thread is None:
@@ -89,11 +95,14 @@ class Deaths:
 
     def close(self, seconds: float) -> None:
         """Wait up to `seconds` until all dead jobs are reported."""
-        if not self._told.empty():
-            self._start()
-        if self._thread is not None:
-            self._told.put(None)
-            self._thread.join(seconds)
+        with self._closing:
+            if not self._told.empty():
+                self._start()
+            self._closed, thread = True, self._thread
+            if thread is not None:
+                self._told.put(None)
+        if thread is not None:
+            thread.join(seconds)
 
     # ---- in the thread ----------------------------------------------------------------------------------------------
 

@@ -106,6 +106,7 @@ class OwnLoop(Loop):
         self._factory = factory or asyncio.new_event_loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running = False
+        self._over = False  # whether `stop` was called
         self._stopped = False
         self._mutex = threading.Lock()
 
@@ -125,9 +126,17 @@ class OwnLoop(Loop):
             if self._loop is not None and not self._running:
                 self._running = self._start("pywheel-loop", partial(self._run, self._loop))
 
+    def finish(self, result: Any) -> Any:
+        """Do as the base. After `stop`, as when a handler ends beyond its grace, this thread runs a loop for it."""
+        if not self._over or (rest := rest_of(result)) is None:
+            return super().finish(result)
+        with asyncio.Runner(loop_factory=self._factory) as runner:
+            return runner.run(to_the_end(rest))
+
     def stop(self) -> None:
         """Stop the loop, and cancel the tasks that still run."""
         with self._mutex:
+            self._over = True
             if self._running and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._halt, self._loop)
             elif self._loop is not None:
