@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from pywheel import BadBody, BadJob, BadOption, Fixed, JobQueue, Keyring, ManualClock, NoSuchSchedule, State, StoreError
-from pywheel.execution.ticks import admit
+from pywheel.execution.ticks import admit, following
 from pywheel.jobs import cron
-from pywheel.jobs.commands import Ack, ClaimPolicy, Put, Reserve, SetNote
+from pywheel.jobs.commands import Ack, ClaimPolicy, Nack, Put, Release, Reserve, SetNote
 from pywheel.jobs.handler import NotNow, Skipped
 from pywheel.jobs.queries import GetNote, ListNotes
 from pywheel.jobs.schedule import Schedule, written
@@ -297,6 +297,32 @@ def test_a_tick_that_gives_way_looks_again_after_an_eighth_of_its_wait(queue, ra
     with pytest.raises(NotNow) as raised:
         admit(queue.store, second._replace(due=clock.wall()))  # it was given back before
     assert raised.value.delay == delay
+
+
+@pytest.mark.parametrize("between", ["was cancelled", "waits for its retry", "was put off"])
+def test_a_tick_waits_for_those_before_the_one_that_does_not_run_now_and_their_end_wakes_it(queue, ran, clock, between):
+    """So ticks keep their order though a lease is lost, whose end wakes nobody."""
+    queue.schedules.set("s", "work", every="10s", overlap="queue", catch_up="all")
+    run_due(queue)
+    clock.advance(35)
+    jobs = queue.calls.apply(Reserve("work", 3, ClaimPolicy(ttr=10**8, max_attempts=3), "w"))
+    first, second, third = sorted(jobs, key=lambda job: job.due)
+    for job in (first, second):
+        queue.calls.apply(Release(job.id, job.claims))
+    if between == "was cancelled":
+        assert queue.cancel(second.id)
+    elif between == "was put off":
+        assert queue.reschedule(second.id, "1h")
+    else:
+        assert queue.jobs.edit(first.id, delay="1h")
+        [second] = queue.calls.apply(Reserve("work", 1, ClaimPolicy(ttr=10**8, max_attempts=3), "w"))
+        queue.calls.apply(Nack(second.id, second.claims, 3_600_000))
+        assert queue.reschedule(first.id, 0)
+    with pytest.raises(NotNow):
+        admit(queue.store, third)
+    queue.calls.apply(Release(third.id, third.claims))
+    assert queue.reschedule(third.id, 5)
+    assert [edit.ref for edit in following(queue.store, first, [])] == [third.id]
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(StoreError, NotNow), (BadBody, Skipped)])

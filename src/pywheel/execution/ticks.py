@@ -7,6 +7,7 @@ later gives way. Where ticks wait for each other, a later one also gives way, an
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from .._errors import BadBody, PywheelError, StoreError
@@ -24,6 +25,7 @@ _PAGE: Final = 1_000
 _AWAY: Final = 1.0  # seconds until a tick is claimed again, if the store did not answer whether it may run
 _SHORTEST: Final = 100  # ms until a tick looks again that waits for another one: an eighth of its wait
 _LONGEST: Final = 10_000
+_FAR: Final = 8  # ticks before or after one that are looked at, past those that do not run now
 
 
 def is_tick(job: Job) -> bool:
@@ -59,8 +61,9 @@ def admit(store: Store, job: Job) -> None:
 def following(store: Store, job: Job, moves: Iterable[Edit | Cancel]) -> list[Edit]:
     """Return the command that has the next tick look again at once, now that a job has ended; or none.
 
-    Two queries for a tick for which later ones wait, none for others. Headers may be anybody's: so the schedule says
-    which tick that is. None that is not due is moved, nor one that waits for its retry or was put off.
+    Two queries for a tick for which later ones wait, or a few more; none for others. Headers may be anybody's: so the
+    schedule says which tick that is. None that is not due is moved, nor one that waits for its retry or was put off:
+    the one after it is the next.
 
     Args:
         moves: the commands that put off or cancel jobs which are released in the same transaction.
@@ -69,18 +72,24 @@ def following(store: Store, job: Job, moves: Iterable[Edit | Cancel]) -> list[Ed
         return []
     try:
         schedule, tick, now = ScheduleNotes(store).get(job.headers[NAME]), tick_of(job), store.clock.wall()
-        then = None if schedule is None or tick is None else schedule.after(tick)
-        if schedule is None or then is None or schedule.due(then) > now:
-            return []
-        other = store.ask(GetJob((schedule.topic, schedule.key(then))))
+        other = None if schedule is None or tick is None else _next(store, schedule, tick, now)
     except (PywheelError, ValueError, OverflowError):  # then the tick looks by itself, some seconds later
         return []
     if other is None:
         return []
-    if other.state is State.DELAYED and other.attempt == 0 and now < other.due <= now + _LONGEST:
-        return [Edit(other.id, delay=0, expect=(other.due, other.claims))]
+    if other.state is State.DELAYED:
+        return [Edit(other.id, delay=0, expect=(other.due, other.claims))] if other.due > now else []
     gives_way = any(isinstance(move, Edit) and move.ref == other.id and (move.delay or 0) <= _LONGEST for move in moves)
     return [Edit(other.id, delay=0)] if gives_way else []
+
+
+def _next(store: Store, schedule: Schedule, tick: int, now: int) -> Job | None:
+    """Return the first due tick after another one that runs or waits."""
+    for then in islice(schedule.ticks(tick, now), _FAR):
+        job = store.ask(GetJob((schedule.topic, schedule.key(then)))) if schedule.due(then) <= now else None
+        if job is None or _comes(job, now + _LONGEST):
+            return job
+    return None
 
 
 def _ask(store: Store, schedule: Schedule | None, job: Job, tick: int | None) -> None:
@@ -143,15 +152,20 @@ def _is_before(other: int | None, tick: int | None) -> bool:
 
 
 def _waits_before(store: Store, schedule: Schedule, tick: int | None) -> bool:
-    """Whether the tick before this one also waits, and so comes first. It may have been claimed since the last look.
+    """Whether a tick before this one also waits, and so comes first. It may have been claimed since the last look."""
+    for _ in range(_FAR):
+        tick = None if tick is None else schedule.until(tick - 1)
+        job = None if tick is None else store.ask(GetJob((schedule.topic, schedule.key(tick))))
+        if tick is None or job is None or job.state in (State.DONE, State.DEAD):
+            return False
+        if _comes(job, max(schedule.due(tick), store.clock.wall() + _LONGEST)):
+            return True
+    return False
+
+
+def _comes(job: Job, soon: int) -> bool:
+    """Whether a tick runs, or waits and runs soon.
 
     One that was put off by hand does not count: no later tick would run until then.
     """
-    before = None if tick is None else schedule.until(tick - 1)
-    if before is None:
-        return False
-    job = store.ask(GetJob((schedule.topic, schedule.key(before))))
-    soon = max(schedule.due(before), store.clock.wall() + _LONGEST)
-    return job is not None and (
-        job.state is State.RUNNING or (job.state is State.DELAYED and job.attempt == 0 and job.due <= soon)
-    )
+    return job.state is State.RUNNING or (job.state is State.DELAYED and job.attempt == 0 and job.due <= soon)
