@@ -12,7 +12,7 @@ from pywheel.execution.ticks import admit, following
 from pywheel.jobs import cron
 from pywheel.jobs.commands import Ack, ClaimPolicy, Nack, Put, Release, Reserve, SetNote
 from pywheel.jobs.handler import NotNow, Skipped
-from pywheel.jobs.queries import GetNote, ListNotes
+from pywheel.jobs.queries import GetNote, GetPage, ListNotes
 from pywheel.jobs.schedule import Schedule, written
 from pywheel.stores.schedule_notes import _LOCK, PLAN, Changes, ScheduleNotes, as_said
 from pywheel.testing import FaultyStore, run_due
@@ -297,6 +297,19 @@ def test_a_tick_that_gives_way_looks_again_after_an_eighth_of_its_wait(queue, ra
     with pytest.raises(NotNow) as raised:
         admit(queue.store, second._replace(due=clock.wall()))  # it was given back before
     assert raised.value.delay == delay
+
+
+def test_a_tick_behind_one_that_waits_reads_no_running_jobs(queue, ran, clock, monkeypatch):
+    """As a thousand missed ticks look every ten seconds, and a topic may have as many running jobs."""
+    queue.schedules.set("s", "work", every="10s", overlap="queue", catch_up="all")
+    run_due(queue)
+    clock.advance(30)
+    jobs = queue.calls.apply(Reserve("work", 3, ClaimPolicy(ttr=10**8, max_attempts=3), "w"))
+    read = []
+    when_asked(monkeypatch, queue.store, GetPage, read.append)
+    with pytest.raises(NotNow):
+        admit(queue.store, max(jobs, key=lambda job: job.due))
+    assert read == []
 
 
 @pytest.mark.parametrize("between", ["was cancelled", "waits for its retry", "was put off"])

@@ -39,7 +39,7 @@ def asks(job: Job) -> bool:
 
 
 def admit(store: Store, job: Job) -> None:
-    """Return if a claimed job may run. Two or three queries for a tick, none for others.
+    """Return if a claimed job may run. A few queries for a tick, none for others.
 
     Raises:
         Skipped: the job has expired, or its schedule has changed or skips it. Cancel the job.
@@ -61,9 +61,9 @@ def admit(store: Store, job: Job) -> None:
 def following(store: Store, job: Job, moves: Iterable[Edit | Cancel]) -> list[Edit]:
     """Return the command that has the next tick look again at once, now that a job has ended; or none.
 
-    Two queries for a tick for which later ones wait, or a few more; none for others. Headers may be anybody's: so the
-    schedule says which tick that is. None that is not due is moved, nor one that waits for its retry or was put off:
-    the one after it is the next.
+    A few queries for a tick for which later ones wait, none for others. Headers may be anybody's: so the schedule says
+    which tick that is. None that is not due is moved, nor one that waits for its retry or was put off: the one after it
+    is the next.
 
     Args:
         moves: the commands that put off or cancel jobs which are released in the same transaction.
@@ -120,9 +120,10 @@ def _refuse_missed(schedule: Schedule, tick: int, now: int) -> None:
 def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> None:
     """Raise Skipped or NotNow, as the schedule says, if a tick must give way to another one."""
     queues, now = schedule.overlap == "queue", store.clock.wall()
-    others = _running(store, schedule.name, job)
     since: list[int] = []  # when those began to which this tick gives way
-    if others:
+    if queues and job.attempt <= 1 and tick is not None and _waits_before(store, schedule, tick):
+        since.append(tick)  # with its end the one before it wakes this one
+    elif others := _running(store, schedule.name, job):
         histories = store.ask(GetHistories([one.id for one in (*others, job)]))
         *began, own = [(history[-1].started or 0) if history else 0 for history in histories]
         for other, at in zip(others, began, strict=True):
@@ -130,8 +131,6 @@ def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> N
                 if not queues and job.attempt <= 1:
                     raise Skipped(f"the tick before it, job {other.id}, still runs")
                 since.append(at)
-    if queues and job.attempt <= 1 and _waits_before(store, schedule, tick):
-        since = [job.due if tick is None else tick]  # with its end the one before it wakes this one
     if since:
         raise NotNow(min(max((now - min(since)) / 8, _SHORTEST), _LONGEST) / 1_000)
 
@@ -151,15 +150,16 @@ def _is_before(other: int | None, tick: int | None) -> bool:
     return other is not None and tick is not None and other < tick
 
 
-def _waits_before(store: Store, schedule: Schedule, tick: int | None) -> bool:
-    """Whether a tick before this one also waits, and so comes first. It may have been claimed since the last look."""
+def _waits_before(store: Store, schedule: Schedule, tick: int) -> bool:
+    """Whether a tick before this one also waits, and so comes first. One that was claimed may just look as well."""
     for _ in range(_FAR):
-        tick = None if tick is None else schedule.until(tick - 1)
-        job = None if tick is None else store.ask(GetJob((schedule.topic, schedule.key(tick))))
-        if tick is None or job is None or job.state in (State.DONE, State.DEAD):
+        before = schedule.until(tick - 1)
+        job = None if before is None else store.ask(GetJob((schedule.topic, schedule.key(before))))
+        if before is None or job is None or job.state in (State.DONE, State.DEAD):
             return False
-        if _comes(job, max(schedule.due(tick), store.clock.wall() + _LONGEST)):
+        if _comes(job, max(schedule.due(before), store.clock.wall() + _LONGEST)):
             return True
+        tick = before
     return False
 
 
