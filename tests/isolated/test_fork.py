@@ -197,6 +197,41 @@ wait(fork(child))
 clock.advance(1)
 assert calls == ["parent"]
 """,
+    "of timers that another thread runs by hand": """
+clock = pywheel.ManualClock()
+mine, entered, leave = pywheel.Timers(clock), threading.Event(), threading.Event()
+mine.call_later(0, lambda: (entered.set(), leave.wait(60)))
+mine.call_later(1, calls.append, 1)
+running = threading.Thread(target=mine.run_due)
+running.start()
+assert entered.wait(60)
+def child():
+    clock.advance(1)
+    assert calls == [1]
+    assert mine.run_due() == 0
+wait(fork(child))
+leave.set()
+running.join()
+clock.advance(1)
+assert calls == [1]
+""",
+    "from a callback of timers run by hand, whose child goes on in it": """
+mine, children = pywheel.Timers(), []
+def callback():
+    children.append(fork(lambda: refused()))
+    refused()
+def refused():
+    try:
+        mine.run_due()
+    except RuntimeError as error:
+        calls.append(str(error))
+    assert len(calls) == 1 and "running" in calls[0]
+mine.call_later(0, callback)
+while not children:
+    mine.run_due()
+wait(children[0])
+assert mine.run_due() == 0
+""",
     "of wheels": """
 import numpy
 timing, keys = pywheel.TimingWheel(5), pywheel.KeyWheel(5)

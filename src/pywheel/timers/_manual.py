@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from .._forks import renew_after_fork
 from ..clock import Clock, ManualClock
 from ..core import _arguments
 from ._driver import Driver, Timer
@@ -40,6 +42,7 @@ class Timers(Driver):
         super().__init__(clock, tick, on_error=on_error, max_pending=max_pending)
         if isinstance(clock, ManualClock):
             clock.attach(self)
+        renew_after_fork(self)
 
     def run_due(self, limit: int | None = None) -> int:
         """Run every timer that is due, by deadline; return how many ran.
@@ -73,6 +76,10 @@ class Timers(Driver):
     def _clock_moved(self, run: bool) -> None:
         if run and not self._running:
             self._run_for_clock()
+
+    def _after_fork(self) -> None:
+        if self._running != get_ident():  # the thread in whose turn the child was forked is not here
+            self._running = 0
 
 
 def next_stop(driver: Driver) -> int | None:

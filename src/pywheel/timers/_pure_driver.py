@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from threading import get_ident
 from types import CoroutineType
 from typing import Any, Final, NoReturn
 
@@ -51,7 +52,7 @@ class Driver:
             self._forget()
         self._wake_before = 0  # a deadline before this tick makes the driver wake earlier
         self._stopped = False
-        self._running = False
+        self._running = 0  # the thread that runs a turn; 0 if none does
         self._wheel: TimingWheel[Timer] = TimingWheel(self._floor(self._now_ns()))
 
     def __reduce__(self) -> NoReturn:
@@ -195,11 +196,11 @@ class Driver:
                     return 0
                 if self._running:
                     raise _arguments.reentered()
-                self._running = mine = True
+                self._running, mine = get_ident(), True
             return self._turn(now, limit, whole)
         finally:
             if mine:
-                self._running = False  # no other thread writes to it while it is True
+                self._running = 0  # no other thread writes to it while it is set
 
     def _run_for_clock(self) -> int:
         """`_run`, for a clock that has a weak reference to the driver. Nothing if another thread runs it by now."""

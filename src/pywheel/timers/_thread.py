@@ -219,7 +219,7 @@ class ThreadTimers(Driver):
         """Begin anew in a forked child, with another thread, even if a callback forked it and this is the old one."""
         self._starting, self._answer = threading.RLock(), threading.Condition()
         self._bell.renew()
-        self._thread, self._running, self._waits, self._wake_before = None, False, False, ASLEEP
+        self._thread, self._running, self._waits, self._wake_before = None, 0, False, ASLEEP
         self._forget()
 
 

@@ -29,7 +29,7 @@ class Timer:
 @disjoint_base
 class Driver:
     on_error: Callable[[Timer, BaseException], Any] | None
-    _running: bool
+    _running: int
     _wake_before: int
     def __init__(
         self,

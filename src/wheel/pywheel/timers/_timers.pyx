@@ -57,6 +57,7 @@ cdef extern from "Python.h":
     void PyObject_GC_Track(object value)
     void PyObject_GC_UnTrack(object value)
     bint PyObject_GC_IsTracked(PyObject *value)
+    unsigned long PyThread_get_thread_ident()
 
 
 find_variables()
@@ -426,7 +427,7 @@ cdef class Driver:
     cdef object read
     cdef readonly object clock
     cdef public object on_error
-    cdef bint running
+    cdef unsigned long running          # the thread that runs a turn; 0 if none does
     cdef uint64_t wake_before
     cdef object __weakref__
 
@@ -456,11 +457,12 @@ cdef class Driver:
 
     @property
     def _running(self):
+        """The thread that runs a turn; 0 if none does."""
         with critical_section(self.wheel):
             return self.running
 
     @_running.setter
-    def _running(self, bint running):
+    def _running(self, unsigned long running):
         with critical_section(self.wheel):
             self.running = running
 
@@ -651,9 +653,9 @@ cdef int begin_turn(Driver self) except -1:
     """Begin a turn. Only one turn runs at a time."""
     cdef bint busy
     with critical_section(self.wheel):
-        busy = self.running
+        busy = self.running != 0
         if not busy:                    # otherwise it might stay so: the running thread may be about to clear it
-            self.running = True
+            self.running = PyThread_get_thread_ident()
     if busy:
         raise arguments.reentered()
     return 0
@@ -661,7 +663,7 @@ cdef int begin_turn(Driver self) except -1:
 
 cdef int end_turn(Driver self) except -1:
     with critical_section(self.wheel):
-        self.running = False
+        self.running = 0
     return 0
 
 
