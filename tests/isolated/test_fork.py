@@ -140,6 +140,33 @@ wait(calls[0])
 assert os.read(read, 10) == b"12"
 fires(timers)
 """,
+    "from a callback, whose child goes on beside those of its new thread": """
+clock = pywheel.ManualClock()
+mine = pywheel.ThreadTimers(clock=clock)
+read, write = os.pipe()
+def callback():
+    pid = os.fork()
+    if pid:
+        calls.append(pid)
+        return
+    signal.alarm(60)
+    entered = threading.Event()
+    def first():
+        entered.set()
+        while not mine._alone:  # until the callback that forked has returned, and its thread has left
+            time.sleep(0.001)
+        os.write(write, b"1" if mine._running == threading.get_ident() else b"0")
+    mine.call_later(1, first)
+    mine.call_later(1, os.write, write, b"2")
+    clock.jump(1)
+    assert entered.wait(60)
+mine.call_later(0, callback)
+while not calls:
+    time.sleep(0.001)
+wait(calls[0])
+assert os.read(read, 10) == b"12"
+mine.stop()
+""",
     "with the bell locked": """
 timers.call_later(1000, print)
 timers._bell._lock.acquire(blocking=False)

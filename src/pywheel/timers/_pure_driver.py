@@ -189,17 +189,17 @@ class Driver:
             return self._wheel._is_behind() and self._wheel.now <= self._floor(now)
 
     def _in_turn(self, now: int, limit: int, whole: bool, gives_way: bool = False) -> int:
-        mine = False
+        me, mine = get_ident(), False
         try:
             with self._lock:
                 if self._running and gives_way:
                     return 0
                 if self._running:
                     raise _arguments.reentered()
-                self._running, mine = get_ident(), True
+                self._running, mine = me, True
             return self._turn(now, limit, whole)
         finally:
-            if mine:
+            if mine and self._running == me:  # not in a child that a callback has forked
                 self._running = 0  # no other thread writes to it while it is set
 
     def _run_for_clock(self) -> int:
@@ -227,6 +227,8 @@ class Driver:
         """Return the next timer to call; at the end those that make up for missed calls, one call each in turn."""
         wheel = self._wheel
         with self._lock:
+            if self._running != get_ident():  # the callback has forked this child
+                return None
             while (timer := wheel._first()) is not None:
                 if isinstance(timer, PeriodicTimer):
                     if self._move_on(timer, now):

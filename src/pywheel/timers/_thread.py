@@ -191,6 +191,8 @@ class ThreadTimers(Driver):
         self._wake_before = AWAKE
         while self._run_some(TURN) and not self.stopped and self._thread is threading.current_thread():
             pass
+        if self._thread is not threading.current_thread():  # a callback has forked this child
+            return None
         self._wake_before = ASLEEP  # from here on a new timer rings; earlier ones are seen below
         now, tick = self._now_ns(), self._next_tick()
         if isinstance(self.clock, ManualClock):

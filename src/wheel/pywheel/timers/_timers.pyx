@@ -663,7 +663,8 @@ cdef int begin_turn(Driver self) except -1:
 
 cdef int end_turn(Driver self) except -1:
     with critical_section(self.wheel):
-        self.running = 0
+        if self.running == PyThread_get_thread_ident():
+            self.running = 0
     return 0
 
 
@@ -877,7 +878,7 @@ cdef Timer next_due(Driver self, uint64_t now, uint64_t most, bint *late):
     cdef bint failed = False
     late[0] = False
     with critical_section(self.wheel):
-        if self.halted:
+        if self.halted or self.running != PyThread_get_thread_ident():  # the callback has forked this child
             return None
         if w.ready_live == 0 and most:
             failed = wheel_collect_more(w, most)
