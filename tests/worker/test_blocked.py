@@ -12,6 +12,7 @@ import pytest
 from pywheel import AsyncWorker, Fixed, JobQueue
 from pywheel.jobs import Outcome, State
 from pywheel.stores import open
+from pywheel.worker.executors.coroutines import AdoptedLoop
 from tests.jobs.waiting import finished, until, working
 
 NUMBER = 20
@@ -130,6 +131,17 @@ def test_jobs_that_could_not_start_spend_no_attempt(store, blocked, policy):
             *before, last = queue.jobs.history(id)
             lost = sum(one.outcome is Outcome.LOST for one in before)  # a busy machine may cost it a lease
             assert last.attempt <= 1 + lost
+
+
+def test_a_loop_that_did_not_start_a_job_counts_as_blocked_until_it_runs_again():
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        runner = AdoptedLoop(loop, None)
+        runner.block()
+        assert runner.blocked
+        loop.run_until_complete(asyncio.sleep(0))
+        assert not runner.blocked
+        runner.block()
+        assert runner.blocked, "once more"
 
 
 def first_five(tries):
