@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from tests.implementations import load_package
 from tests.timers.crowd import Crowd
 
 pytestmark = pytest.mark.usefixtures("restless")
@@ -53,11 +52,10 @@ def test_one_thread_at_a_time_may_run_a_driver(timers):
     Crowd().run(timers.run_due, other)
 
 
-def test_a_clock_moves_on_if_another_thread_begins_to_run_the_twins_driver_in_that_moment():
-    twin = load_package("pure")
+def test_a_clock_moves_on_if_another_thread_begins_to_run_the_driver_in_that_moment(pywheel, clock):
     free, inside, leave = threading.Event(), threading.Event(), threading.Event()
 
-    class Overtaken(twin.Timers):
+    class Overtaken(pywheel.Timers):
         def _run_for_clock(self):
             free.set()
             assert inside.wait(60)
@@ -73,7 +71,6 @@ def test_a_clock_moves_on_if_another_thread_begins_to_run_the_twins_driver_in_th
         finally:
             leave.set()
 
-    clock = twin.ManualClock()
     timers = Overtaken(clock)
     timers.call_later(1, lambda: (inside.set(), leave.wait(60)))
     clock.jump(1)

@@ -619,12 +619,19 @@ cdef class Driver:
             end_turn(self)
 
     def _run_for_clock(self):
-        """`_run`, for a clock that has a weak reference to the driver. Its calls are not a use of the driver."""
+        """`_run`, for a clock that has a weak reference to the driver. Nothing if another thread runs it by now.
+
+        The call is not a use of the driver for the garbage collector; see below.
+        """
         cdef uint8_t passes = self.wheel.passes
+        if not begins_turn(self):
+            return 0
         try:
-            return self._run()
+            return turn(self, now_ns(self), NEVER, True)
         finally:
-            self.wheel.passes = passes
+            with critical_section(self.wheel):
+                self.wheel.passes = passes
+            end_turn(self)
 
     def _stop(self):
         """Refuse new timers from now on; return the pending ones, by deadline."""
@@ -650,15 +657,19 @@ cdef class Driver:
 
 
 cdef int begin_turn(Driver self) except -1:
-    """Begin a turn. Only one turn runs at a time."""
-    cdef bint busy
-    with critical_section(self.wheel):
-        busy = self.running != 0
-        if not busy:                    # otherwise it might stay so: the running thread may be about to clear it
-            self.running = PyThread_get_thread_ident()
-    if busy:
+    if not begins_turn(self):
         raise arguments.reentered()
     return 0
+
+
+cdef bint begins_turn(Driver self) noexcept:
+    """Begin a turn, and return whether that was possible: only one turn runs at a time."""
+    cdef bint free
+    with critical_section(self.wheel):
+        free = self.running == 0
+        if free:                        # otherwise it might stay so: the running thread may be about to clear it
+            self.running = PyThread_get_thread_ident()
+    return free
 
 
 cdef int end_turn(Driver self) except -1:
