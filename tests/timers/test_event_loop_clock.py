@@ -184,6 +184,45 @@ async def test_with_autojump_a_loop_without_timers_waits_for_files_and_threads(j
     assert jumping.time() == 0
 
 
+def sleeps(loop, most=1_000):
+    """Run a loop until it sleeps without an end; return how often it asked for files before, at most `most` times."""
+    asked, selector = [], loop._selector._selector
+
+    def select(timeout=None):
+        asked.append(timeout)
+        if timeout is None or len(asked) == most:
+            loop.stop()
+        return []
+
+    selector.select = select
+    try:
+        loop.run_forever()
+    finally:
+        del selector.select
+    return len(asked) - 1
+
+
+@pytest.mark.parametrize("number", [1, 100])
+def test_with_autojump_a_loop_with_infinite_timers_alone_sleeps_and_the_clock_stands(jumping, number):
+    for _ in range(number):
+        jumping.call_later(math.inf, print)
+    jumping.call_later(10, int)
+    assert sleeps(jumping) <= 3
+    assert jumping.time() == 10
+
+
+def test_with_autojump_the_clock_of_a_loop_stays_within_146_years(pywheel):
+    clock, calls = pywheel.ManualClock(2**62 // 10**9 - 100, autojump=True), []
+    loop = pywheel.EventLoop(clock=clock)
+    start = clock.time()
+    loop.call_later(50, lambda: calls.append(clock.time() - start))
+    loop.call_later(150, calls.append, "never")
+    assert sleeps(loop) <= 3
+    assert calls == [50]
+    assert clock.time() == start + 50
+    loop.close()
+
+
 async def test_with_autojump_the_drivers_on_the_same_loop_go_with_it(pywheel, jumping):
     calls = []
     async with pywheel.AsyncTimers() as timers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .._seconds import first_ns
+from .._seconds import LONGEST, first_ns
 from ..clock import Clock, ManualClock
 from ..core import takes_native
 
@@ -82,9 +82,10 @@ class ClockSelector:
         """Return the files that are ready; wait up to `timeout` seconds of the clock for one."""
         if timeout is None or timeout <= 0:
             return self._selector.select(timeout)
-        if not self._clock.autojump:
+        end = first_ns(self._clock.time() + timeout)
+        if not self._clock.autojump or end > LONGEST:
             return self._selector.select(None)
         events = self._selector.select(0)
         if not events:
-            self._clock._move_to(first_ns(self._clock.time() + timeout), False)
+            self._clock._move_to(end, False)
         return events

@@ -13,6 +13,7 @@ from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from .._seconds import LONGEST
 from ..core._pure import TimingWheel
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ TICK_BITS: Final = 20
 LAST: Final = 2.0**42  # seconds; every later deadline, including infinity, is on this tick
 QUOTA: Final = 4096  # timers that a turn collects although their time has not come
 LONGEST_WAIT: Final = 86_400.0  # seconds, as in asyncio
+FOREVER: Final = LONGEST / 1e9  # seconds; no clock goes so far, so the timer counts as infinite
 
 _internals: Final[Any] = base_events
 
@@ -216,8 +218,8 @@ class WheelScheduling(_Loop):
             return 0
         if tick is None:
             return None
-        when = self.__early if tick <= self.__wheel.now else ldexp(tick, -TICK_BITS)
-        return min(max(when - self.time(), 0), LONGEST_WAIT)
+        left = (self.__early if tick <= self.__wheel.now else ldexp(tick, -TICK_BITS)) - self.time()
+        return None if left > FOREVER else min(max(left, 0), LONGEST_WAIT)
 
     @property
     def _touched(self) -> int:

@@ -37,6 +37,8 @@ from pywheel.timers.slots cimport (ARGS, CALLBACK, CANCELLED, CONTEXT, FIELDS, L
                                    SCHEDULED, TRACEBACK, WEAKREFS, WHEN, at, fields, fields_t, fill, replace, taken)
 from pywheel.timers.versions cimport version_of
 
+from pywheel._seconds import LONGEST as _LONGEST
+
 cdef extern from "Python.h":
     ctypedef struct type_t "PyTypeObject":
         type_t *tp_base
@@ -501,6 +503,7 @@ cdef enum:
     QUOTA = 4096                        # timers that each step of a turn may move in the wheel, or collect
 
 cdef double LONGEST_WAIT = base_events.MAXIMUM_SELECT_TIMEOUT
+cdef double FOREVER = _LONGEST / 1e9    # seconds; no clock goes so far, so the timer counts as infinite
 cdef object Handle = events.Handle
 cdef object stock_run = events.Handle._run
 
@@ -548,11 +551,10 @@ cdef object poll(WheelScheduling self, ready):
 
 cdef object seconds_to_wait(WheelScheduling self):
     """The seconds to wait if no callback is ready; None without limit."""
-    cdef double when = earliest(self)
-    if when == INFINITY:
+    cdef double left = earliest(self) - self.now()
+    if left > FOREVER:
         return None
-    when -= self.now()
-    return 0 if when <= 0 else min(when, LONGEST_WAIT)
+    return 0 if left <= 0 else min(left, LONGEST_WAIT)
 
 
 cdef double earliest(WheelScheduling self) noexcept:
