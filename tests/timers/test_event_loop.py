@@ -1,6 +1,7 @@
 """EventLoop: the promises of its timers, on a clock that stands still until it is moved."""
 
 import asyncio
+import contextlib
 import gc
 import math
 import sys
@@ -130,6 +131,29 @@ def test_a_limit_below_one_is_refused(pywheel):
     for limit in (0, -1):
         with pytest.raises(ValueError, match="limit"):
             pywheel.EventLoop(limit=limit)
+
+
+def test_a_limit_beyond_64_bits_is_one_that_no_turn_reaches(pywheel):
+    with contextlib.closing(pywheel.EventLoop(limit=2**64)) as loop:
+        calls = []
+        for number in range(2_000):
+            loop.call_later(0, calls.append, number)
+        loop.run_until_complete(asyncio.sleep(0))
+    assert calls == list(range(2_000))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"limit": None}, "limit must be an int, not NoneType"),
+        ({"limit": 1.5}, "limit must be an int, not float"),
+        ({"clock": 5}, "clock must have a method time_ns"),
+    ],
+    ids=str,
+)
+def test_what_is_no_limit_and_no_clock_is_refused_before_the_selector_is_touched(pywheel, options, says):
+    with pytest.raises(TypeError, match=says):
+        pywheel.EventLoop(object(), **options)
     gc.collect()  # what is left of them has nothing to complain about
 
 

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from math import inf, nextafter
-from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from .._seconds import first_ns
 from ..clock import Clock, ManualClock, MonotonicClock
-from ..core._arguments import MAX_TICK
 from ._alarm import Alarm
+from ._arguments import turn_limit
 from ._driver import Driver, Timer
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class AsyncTimers(Driver):
         limit: int = 1_000,
     ) -> None:
         self._loop = asyncio.get_running_loop() if loop is None else loop
-        self._limit = _positive(limit)
+        self._limit = turn_limit(limit)
         if isinstance(clock, ManualClock) and clock.autojump:
             raise ValueError(
                 "with autojump the loop itself must have the clock: use pywheel.EventLoop(clock=clock), "
@@ -183,9 +182,3 @@ def _clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
 def _is_uvloop(kind: type) -> bool:
     """Whether the loop counts in whole milliseconds, and may wake the driver up to one too early."""
     return any(base.__module__.partition(".")[0] == "uvloop" for base in kind.__mro__)
-
-
-def _positive(limit: int) -> int:
-    if index(limit) < 1:
-        raise ValueError("limit must be 1 or more")
-    return min(index(limit), MAX_TICK)  # a C integer on the native core

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from .._errors import TimersStopped
 from .._seconds import LONGEST, unsigned_ns
+from ..core._arguments import MAX_TICK, integer
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -53,6 +54,14 @@ def interval(value: Any) -> int:
     if nanoseconds == 0:
         raise ValueError("interval must be more than 0 seconds")
     return nanoseconds
+
+
+def turn_limit(value: Any) -> int:
+    """Return how many callbacks a turn may run, at most what fits into 63 bits; ValueError if it is less than 1."""
+    number = integer(value, "limit")
+    if number < 1:
+        raise ValueError("limit must be 1 or more")
+    return min(number, MAX_TICK)
 
 
 def missed(value: Any) -> int:

@@ -47,6 +47,7 @@ class EventLoop(WheelScheduling, StockLoop):
     An infinite delay is legal, as in asyncio: that timer never runs. NaN is a ValueError.
 
     Raises:
+        TypeError: limit is not an int, or clock not a Clock.
         ValueError: limit is less than 1.
     """
 

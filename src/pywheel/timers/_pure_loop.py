@@ -14,7 +14,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from .._seconds import LONGEST
+from ..clock import monotonic_or
 from ..core._pure import TimingWheel
+from ._arguments import turn_limit
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple
@@ -78,15 +80,14 @@ class WheelScheduling(_Loop):
     All other arguments go to the next class.
 
     Raises:
+        TypeError: limit is not an int, or clock not a Clock.
         ValueError: limit is less than 1.
     """
 
     def __init__(self, *args: Any, clock: Clock | None = None, limit: int = 1_000, **kwargs: Any) -> None:
         self._closed = True  # until there is something to close
-        if limit < 1:
-            raise ValueError("limit must be 1 or more")
-        self.__clock = clock
-        self.__limit = limit
+        self.__limit = turn_limit(limit)
+        self.__clock = None if clock is None else monotonic_or(clock)
         self.__shown: list[TimerHandle] | None = None  # the last `_scheduled`, until the next turn,
         self.__pending: tuple[TimerHandle, ...] = ()  # and its content
         self.__early = inf  # the earliest `when` on a tick that the wheel has reached

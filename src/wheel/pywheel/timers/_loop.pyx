@@ -38,6 +38,8 @@ from pywheel.timers.slots cimport (ARGS, CALLBACK, CANCELLED, CONTEXT, FIELDS, L
 from pywheel.timers.versions cimport version_of
 
 from pywheel._seconds import LONGEST as _LONGEST
+from pywheel.clock import monotonic_or
+from pywheel.timers._arguments import turn_limit
 
 cdef extern from "Python.h":
     ctypedef struct type_t "PyTypeObject":
@@ -297,6 +299,7 @@ cdef class WheelScheduling:
     All other arguments go to the next class.
 
     Raises:
+        TypeError: limit is not an int, or clock not a Clock.
         ValueError: limit is less than 1.
     """
     cdef TimingWheel timers
@@ -327,10 +330,8 @@ cdef class WheelScheduling:
         self._closed = True             # until there is something to close
 
     def __init__(self, *args, clock=None, limit=1_000, **kwargs):
-        if limit < 1:
-            raise ValueError("limit must be 1 or more")
-        self._clock = clock
-        self.limit = limit
+        self.limit = turn_limit(limit)
+        self._clock = None if clock is None else monotonic_or(clock)
         self.look()
         if self.own_time:
             self.timers = TimingWheel(tick_of(self.now()))      # otherwise the first turn would move all timers down
