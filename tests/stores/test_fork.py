@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from weakref import WeakSet
 
 import pytest
 
@@ -353,8 +354,11 @@ def test_a_child_has_a_whole_copy_of_its_own_of_a_store_in_memory_whatever_threa
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
-def test_a_signal_handler_that_raises_anywhere_in_what_follows_a_fork_leaves_a_store_that_works(tmp_path, pool, kind):
+def test_a_signal_handler_that_raises_anywhere_in_what_follows_a_fork_leaves_a_store_that_works(
+    tmp_path, pool, kind, monkeypatch
+):
     """As the hooks of a fork do it, without one: what follows is called twice."""
+    monkeypatch.setattr(forks, "_stores", WeakSet())  # those of other tests would be paused as well, at as many places
     with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "jobs.db") as store:
         for intrusion in at_each_place(("sqlite/forks.py", "/store.py", "database.py", "group_commit.py"), interrupt):
             forks._before()
