@@ -81,7 +81,7 @@ HERE = not packaging and not planted and not servers and not clients and not fra
 test: export HYPOTHESIS_PROFILE ?= quick
 test: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "$(HERE) and not stress" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "$(HERE) and not stress$(BUT)" $(ARGS)
 
 # The product with one fault each, which a test must find: they run anew for each, in a process of its own.
 .PHONY: planted
@@ -91,7 +91,7 @@ planted: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) tests/planted -m planted $(ARGS)
 
 # What that leaves out: processes, signals, kills, real time; many examples, long histories; what SQLite does, on the disk.
-stress: MORE = 2
+stress: MORE = 4
 stress: export HYPOTHESIS_PROFILE ?= ci
 stress: export PYWHEEL_REOPEN ?= 10
 stress: $(VENV)/test.group $(VENV)/native

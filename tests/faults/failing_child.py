@@ -1,8 +1,8 @@
 """Live on a store in a file while one call of the system fails, each in a process of its own, until none does.
 
-usage: failing_child.py FOLDER ERROR KIND END
+usage: failing_child.py FOLDER ERROR KIND END FIRST STEP
 
-KIND: a letter of calls.c. END: closed, or cut off, or worked off: by a worker, whose jobs were put before. Prints for
+KIND: a letter of calls.c. FIRST: the call that fails in the first process; in the next ones those STEP later. END: closed, or cut off, or worked off: by a worker, whose jobs were put before. Prints for
 each call a line of JSON: what was told of the error that it led to, and what the store held at the end, or how often
 the worker handled each job.
 """
@@ -103,10 +103,10 @@ def live(folder, fail, end):
     return {"errors": life.errors, "held": kept}
 
 
-def main(folder, error, kind, end):
+def main(folder, error, kind, end, first, step):
     with_settings()
     library = ctypes.CDLL(None)
-    for number in count(1):
+    for number in count(int(first), int(step)):
         here = Path(folder) / str(number)
         here.mkdir()
         child = os.fork()

@@ -8,7 +8,7 @@ from tests.often import often
 from tests.seeds import SEED
 from tests.worker.simulation import play
 
-HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "60"))
+HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "30"))
 FROM = SEED * 1_000_000
 """The first seed, but for those of `make test`, which are the same each time."""
 CHUNK = 5
