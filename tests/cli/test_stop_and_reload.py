@@ -8,6 +8,7 @@ import pytest
 from pywheel.jobs import State
 from tests.cli.steps import Stepped
 from tests.jobs.waiting import alive, until
+from tests.seeds import SEED
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
 ONE, SEVERAL = (), ("--processes", "2")
@@ -80,9 +81,13 @@ STEPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("number", "options"), [(TERM, ONE), (INT, SEVERAL), (QUIT, ONE)])
-@pytest.mark.parametrize("step", STEPS)
-def test_a_signal_to_stop_at_any_step_ends_it_and_cuts_no_grace(shop, step, options, number):
+STOPS = [(TERM, ONE), (INT, SEVERAL), (QUIT, ONE)]
+
+
+@pytest.mark.parametrize(("place", "step"), list(enumerate(STEPS)))
+def test_a_signal_to_stop_at_any_step_ends_it_and_cuts_no_grace(shop, place, step):
+    """Each step with one of the signals, with another one by another seed."""
+    number, options = STOPS[(SEED + place) % len(STOPS)]
     id = step(shop, (*options, "--grace", "50"))
     starts = shop.starts()
     shop.send(number)

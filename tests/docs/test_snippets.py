@@ -202,7 +202,7 @@ def shell(tmp_path):
 
     def typed(code, **more):
         done = subprocess.run(
-            ["sh", "-ec", code], cwd=tmp_path, env={**variables, **more}, capture_output=True, text=True, timeout=120
+            ["sh", "-ec", code], cwd=tmp_path, env={**variables, **more}, capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, (code, done.stdout, done.stderr)
         return done.stdout

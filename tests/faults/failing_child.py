@@ -2,9 +2,9 @@
 
 usage: failing_child.py FOLDER ERROR KIND END FIRST STEP
 
-KIND: a letter of calls.c. FIRST: the call that fails in the first process; in the next ones those STEP later. END: closed, or cut off, or worked off: by a worker, whose jobs were put before. Prints for
-each call a line of JSON: what was told of the error that it led to, and what the store held at the end, or how often
-the worker handled each job.
+KIND: a letter of calls.c. FIRST: the call that fails in the first process; in the next ones those STEP later. END:
+closed, or cut off, or worked off: by a worker, whose jobs were put before. Prints for each call a line of JSON: what
+was told of the error that it led to, and what the store held at the end, or how often the worker handled each job.
 """
 
 import ctypes
