@@ -6,7 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pywheel.jobs import NewJob
-from pywheel.jobs.queries import ListJobs
+from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetJob, ListJobs
 from pywheel.stores import Filter, open
 from tests.stores import calls
 
@@ -17,20 +18,23 @@ def put(store, count=1, nonce=None, **more):
     return calls.put(store, *(NewJob("t", b"b", DUE, **more) for _ in range(count)), nonce=nonce)
 
 
+def connect(server, url, **options):
+    """Return a connection to the database of a store."""
+    place = {"database": urlsplit(url).path[1:]} if url.startswith("mysql") else {}
+    return closing(server.connect(**place, **options))
+
+
 def fall_back(server, url, id):
     """Let the next id that is given out be the one behind this, as on a replica that lags."""
-    parts = urlsplit(url)
-    if parts.scheme == "postgresql":
-        place, sql = {}, "SELECT setval(%s, %s)"
-        values = (f"{parse_qs(parts.query)['schema'][0]}.pywheel_id", id)
+    if url.startswith("mysql"):
+        sql, values = "UPDATE pywheel_number SET value = %s WHERE name = 'id'", (id,)
     else:
-        place, sql = {"database": parts.path[1:]}, "UPDATE pywheel_number SET value = %s WHERE name = 'id'"
-        values = (id,)
-    with closing(server.connect(**place)) as connection, connection.cursor() as cursor:
+        sql, values = "SELECT setval(%s, %s)", (f"{parse_qs(urlsplit(url).query)['schema'][0]}.pywheel_id", id)
+    with connect(server, url) as connection, connection.cursor() as cursor:
         cursor.execute(sql, values)
 
 
-@pytest.mark.parametrize("kind", ["one", "many", "key", "nonce"])
+@pytest.mark.parametrize("kind", ["one", "many", "key", "replace", "nonce"])
 def test_puts_go_on_where_ids_that_a_process_holds_are_given_out_again(sql_server, kind):
     url = sql_server.url()
     with open(url) as before:
@@ -40,6 +44,18 @@ def test_puts_go_on_where_ids_that_a_process_holds_are_given_out_again(sql_serve
             for number in range(200):
                 ids += put(after, 2)
                 more = {"key": {"key": f"k{number}"}, "nonce": {"nonce": f"n{number}"}, "many": {"count": 3}}
+                more["replace"] = {**more["key"], "replace": True}  # it is put after a look
                 ids += put(before, **more.get(kind, {}))
             assert sorted(ids) == [job.id for job in after.ask(ListJobs(Filter(), 0, 10_000))]
             assert after.verify() == []
+
+
+def test_keys_that_are_put_at_once_are_all_stored_where_their_ids_are_given_out_again(sql_server):
+    url = sql_server.url()
+    with open(url) as before, open(url) as after:
+        ids = [id for _ in range(300) for id in put(before)]
+        fall_back(sql_server, url, ids[-1])
+        put(after, 1_000)
+        found = before.apply([ops.Put((NewJob("t", b"mine", DUE, key=f"k{n}"),)) for n in range(20)])
+        assert [after.ask(GetJob(id)).key for [id] in found] == [f"k{n}" for n in range(20)]
+        assert after.verify() == []

@@ -271,7 +271,7 @@ def _check_version(said: str) -> None:
 
 _AWAY: Final = "is the server up, and the address right?"
 _SAYINGS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
-    ("1213", Conflict, "others changed the same all the time: try again"),
+    ("1213 1690", Conflict, "others changed the same all the time: try again"),
     ("1205", LockWait, "others changed the same all the time: try again"),
     ("1062", AlreadyThere, "others changed the same all the time: try again"),
     ("1317", Interrupted, "somebody ended it by KILL QUERY: try again"),

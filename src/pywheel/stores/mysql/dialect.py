@@ -77,6 +77,8 @@ SET j.backoff = IF(j.claims + 1 - j.unspent < coalesce(nullif(j.max_attempts, 0)
 SELECT {listed(TAKEN, "j", attempt="j.claims - j.unspent")}
 FROM {_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id
 """
+_LEAVE: Final = f" ON DUPLICATE KEY UPDATE id = IF(id = values(id), id + {2**63 - 1}, id)"
+"""The end of an INSERT that leaves a job out if its key is taken. If another job has its id, the sum is an error."""
 _SERVER: Final = "concat_ws(':', @@hostname, @@port, @@server_id)"
 _LIST: Final = re.compile(r"\{([a-z]+): ")
 _FILLED: Final = re.compile(r"\b(started bigint|worker int|backoff bigint)")
@@ -279,7 +281,7 @@ class MysqlDialect(ServerDialect):
     def inserts(self, one: Insert, moment: str, *, plain: bool = False) -> Iterator[str]:
         """Yield INSERTs of rows, in parts short enough for one statement; `plain`: a row that is there is an error."""
         into = self.text(f"INSERT INTO {one.table} ({', '.join(one.columns)}) VALUES ")
-        end = " ON DUPLICATE KEY UPDATE id = id" if one.unless_taken and one.table == "job" and not plain else ""
+        end = _LEAVE if one.unless_taken and one.table == "job" and not plain else ""
         for some in in_parts(one.rows, moment):
             yield f"{into}{some}{end}"
 
