@@ -10,6 +10,7 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob, ListJobs
 from pywheel.stores import Filter, open
 from tests.stores import calls
+from tests.stores.network import Proxy
 
 DUE = 2 * 10**12
 
@@ -58,4 +59,20 @@ def test_keys_that_are_put_at_once_are_all_stored_where_their_ids_are_given_out_
         put(after, 1_000)
         found = before.apply([ops.Put((NewJob("t", b"mine", DUE, key=f"k{n}"),)) for n in range(20)])
         assert [after.ask(GetJob(id)).key for [id] in found] == [f"k{n}" for n in range(20)]
+        assert after.verify() == []
+
+
+@pytest.mark.parametrize("kind", ["one", "many", "key"])
+def test_a_put_that_is_sent_again_is_not_taken_for_another_job_that_has_its_id(sql_server, kind):
+    """After a restart on an older state others have the ids that a process held when its connection broke."""
+    url = sql_server.url()
+    with Proxy(sql_server) as proxy, open(sql_server.again(url, via=proxy)) as before, open(url) as after:
+        ids = [id for _ in range(300) for id in put(before)]  # so that it holds some hundreds
+        fall_back(sql_server, url, ids[-1])
+        ids += put(after, 1_000)
+        proxy.cut_once()
+        more = {"key": "k"} if kind == "key" else {}
+        mine = calls.put(before, *(NewJob("t", b"mine", DUE, **more) for _ in range(3 if kind == "many" else 1)))
+        assert [after.ask(GetJob(id)).body for id in mine] == [b"mine"] * len(mine)
+        assert sorted(ids + mine) == [job.id for job in after.ask(ListJobs(Filter(), 0, 10_000))]
         assert after.verify() == []

@@ -13,6 +13,7 @@ from pymysql.cursors import Cursor
 
 from ..._errors import StoreBusy
 from ..relational.session import OwnSession, SessionWithin
+from ..sql import read
 from ..sql.dialect import EACH
 from ..sql.statement import Batch, Do, Insert, Rows, Select, Statement
 from ..within import is_async, module_of, wait
@@ -85,9 +86,10 @@ class MysqlSession(OwnSession):
                 rows = self._connection.one(self._put_texts(insert, plain=plain))
         except AlreadyThere as error:
             self.abandon()
-            there = self._store._present([row[0] for row in insert.rows]) if again else set()
-            if there or (insert.unless_taken and not error.primary):
-                return sorted(there)
+            if again:
+                return self._store._read_steps(read.stored, insert)
+            if insert.unless_taken and not error.primary:
+                return ()
             raise
         return None if plain else [id for [id] in rows]
 

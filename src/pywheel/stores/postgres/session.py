@@ -71,7 +71,7 @@ class PostgresSession(OwnSession):
 
     def _there(self, insert: Insert) -> list[int]:
         """Return the ids of the new jobs that are stored."""
-        return sorted(drive(self._send, read.there([row[0] for row in insert.rows])))
+        return drive(self._send, read.stored(insert))
 
 
 class PostgresWithin(SessionWithin):

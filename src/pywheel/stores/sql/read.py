@@ -17,12 +17,12 @@ from ...jobs.limits import priorities
 from ..checks import clamped, in_range
 from .rows import ATTEMPT, DUE, HEAD, job_of, listed, run_of
 from .schema import ENDED, FINISHED, OUTCOMES
-from .statement import Rows, Select, Steps
+from .statement import Insert, Rows, Select, Steps
 from .transaction import Lookup, Names
 
 __all__ = [
     "claims", "counts", "first_due", "forecast", "heads", "histories", "job", "jobs_of", "next_dues", "priorities_in",
-    "priorities_of", "states", "there", "topics",
+    "priorities_of", "states", "stored", "there", "topics",
 ]  # fmt: skip
 
 NAMED: Final = "j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
@@ -118,6 +118,21 @@ def there(ids: Sequence[int]) -> Steps[dict[int, int]]:
     live, ended = f"SELECT j.id, {DUE} AS due", "SELECT j.id, j.due"
     rows = yield from found_in("id due", live, ended, {"ids": sorted(ids)})
     return {id: row[1] for id, row in rows.items()}
+
+
+_OF_PUT: Final = ("id", "topic", "key", "body")
+
+
+def stored(insert: Insert) -> Steps[list[int]]:
+    """Return the ids of the new jobs that are stored.
+
+    After a restart on an older state, others may have put theirs under these ids: those are told by what is in them.
+    """
+    select = f"SELECT {listed(_OF_PUT, 'j')}"
+    values = {"ids": sorted(row[0] for row in insert.rows)}
+    found = yield from found_in(" ".join(_OF_PUT), select, select, values)
+    new = (dict(zip(insert.columns, row, strict=True)) for row in insert.rows)
+    return sorted(job["id"] for job in new if found.get(job["id"]) == tuple(map(job.get, _OF_PUT)))
 
 
 def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # noqa: ARG001  (as all readers)
