@@ -62,6 +62,23 @@ def test_keys_that_are_put_at_once_are_all_stored_where_their_ids_are_given_out_
         assert after.verify() == []
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_put_in_a_callers_transaction_is_stored_where_its_id_is_given_out_again(sql_server, key):
+    url = sql_server.url()
+    with open(url) as before, open(url) as after, connect(sql_server, url, autocommit=False) as connection:
+        ids = [id for _ in range(300) for id in put(before)]
+        fall_back(sql_server, url, ids[-1])
+        put(after, 1_000)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            if url.startswith("mysql"):
+                cursor.execute("SET SESSION sql_mode = ''")
+        [id] = before.apply_within(connection, ops.Put((NewJob("t", b"mine", DUE, key=key),)))
+        connection.commit()
+        assert after.ask(GetJob(id)).body == b"mine"
+        assert after.verify() == []
+
+
 @pytest.mark.parametrize("kind", ["one", "many", "key"])
 def test_a_put_that_is_sent_again_is_not_taken_for_another_job_that_has_its_id(sql_server, kind):
     """After a restart on an older state others have the ids that a process held when its connection broke."""

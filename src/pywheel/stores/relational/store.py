@@ -390,14 +390,16 @@ class RelationalStore(SqlStore):
         return outcome  # type: ignore[no-any-return]
 
     def _apply_within(self, connection: object, command: Command[Any]) -> Any:
-        ids = self.ids.many(len(command.jobs)) if isinstance(command, Put) else ()
         session = self.within(self, driver_connection(connection, self.drivers))
         for attempt in range(TRIES):
+            ids = self.ids.many(len(command.jobs)) if isinstance(command, Put) else ()
             tx = self.transaction(partial(_some, iter(ids)))
             try:
                 outcome, dues = self._step_within(session, tx, command, ids)
             except (Conflict, Taken) as conflict:
                 session.abandon()
+                if attempt:
+                    self.ids.forget()
                 if session.fixed:
                     refused = taken(command, lambda ref: self.ask(GetJob(ref))) if isinstance(command, Put) else None
                     if refused is not None:
