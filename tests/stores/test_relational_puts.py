@@ -2,10 +2,12 @@
 
 import pytest
 
-from pywheel.jobs.queries import GetJob
+from pywheel import StoreAway
+from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.stores.relational.lanes import Ids
-from tests.stores.calls import put_many
+from tests.stores.calls import TERMS, put, put_many
 from tests.stores.files import NOW
 
 
@@ -17,6 +19,26 @@ def test_a_delay_may_be_negative(sql_server, clock, count):
     with open(sql_server.url()) as store:  # the server's clock
         ids = put_many(store, count, delay=-5_000)
         assert [job.created - job.due for job in map(store.ask, map(GetJob, ids))] == [5_000] * count
+
+
+def test_a_job_that_ended_before_its_put_was_sent_again_does_not_run_again(sql_server, monkeypatch):
+    url = sql_server.url()
+    with open(url) as store, open(url) as worker:
+        put(store)
+        own_put = store.own._put
+
+        def lose_the_first(session, insert, *, again):
+            found = own_put(session, insert, again=again)
+            if not again:
+                [jobs] = worker.apply([ops.Reserve("t", 9, TERMS, "w")])
+                assert worker.apply([ops.Ack(job.id, job.claims) for job in jobs]) == [True, True]
+                raise StoreAway("the answer was lost")
+            return found
+
+        monkeypatch.setattr(store.own, "_put", lose_the_first)
+        [id] = put(store)
+        assert not store.ask(GetJob(id)).state.live
+        assert (store.ask(CountJobs())["t"].done, store.verify()) == (2, [])
 
 
 def test_ids_are_taken_ahead_so_that_most_puts_of_many_are_one_trip():

@@ -87,11 +87,14 @@ class MysqlSession(OwnSession):
         except AlreadyThere as error:
             self.abandon()
             if again:
-                return self._store._read_steps(read.stored, insert)
+                return self._there(insert)
             if insert.unless_taken and not error.primary:
                 return ()
             raise
         return None if plain else [id for [id] in rows]
+
+    def _there(self, insert: Insert) -> Sequence[int]:
+        return self._store._read_steps(read.stored, insert)
 
     def _put_texts(self, insert: Insert, *, plain: bool) -> list[str]:
         dialect, moment = self._store.dialect, str(self._now)

@@ -59,8 +59,6 @@ class PostgresSession(OwnSession):
         return Select("SELECT pg_logical_emit_message(true, 'pywheel', '')::text")
 
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
-        if again and (there := self._there(insert)):
-            return there
         try:
             with self._store.translated():
                 [rows] = self._connection.ask([self._store.dialect.put(insert, self._now)])
@@ -69,8 +67,7 @@ class PostgresSession(OwnSession):
                 raise  # else the first was under way until now
         return self._there(insert) if again else [id for [id] in rows] if insert.unless_taken else None
 
-    def _there(self, insert: Insert) -> list[int]:
-        """Return the ids of the new jobs that are stored."""
+    def _there(self, insert: Insert) -> Sequence[int]:
         return drive(self._send, read.stored(insert))
 
 

@@ -66,6 +66,10 @@ class OwnSession(ABC):
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
         """Insert jobs, count them and commit. `again`: an earlier try may have happened."""
 
+    @abstractmethod
+    def _there(self, insert: Insert) -> Sequence[int]:
+        """Return the ids of the new jobs that are stored."""
+
     # ---- how it goes ------------------------------------------------------------------------------------------------
 
     def send(self, batch: Batch) -> Sequence[Any]:
@@ -116,7 +120,7 @@ class OwnSession(ABC):
             try:
                 self._connection = self._lane.writing(self._until)
                 again, sent = sent, True
-                found = self._put(insert, again=again)
+                found = (self._there(insert) if again else ()) or self._put(insert, again=again)
                 if again:
                     self._replicate()
             except StoreError as error:
