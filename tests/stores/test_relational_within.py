@@ -3,6 +3,7 @@
 import contextlib
 import re
 import threading
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -66,6 +67,34 @@ def test_a_connection_to_another_database_is_refused(sql_server, queue):
         run(connection, "SELECT 1")
         connection.commit()
         assert len(other.jobs.list("order")) == 1
+
+
+def test_a_job_goes_to_its_own_store_wherever_the_connection_looks_for_tables(sql_server):
+    """Another schema, or a database that it uses since an earlier put, may have a store with the same names."""
+    if sql_server.program == "mariadbd":
+        urls = [sql_server.url() for _ in range(2)]
+        places = [urlsplit(url).path[1:] for url in urls]
+        away, options = f"USE {places[1]}", {"database": places[0]}
+    else:
+        places = ['"he.re"', "elsewhere"]
+        sql_server.run(*(f"CREATE SCHEMA {place}" for place in places))
+        paths = [f"search_path={place}" for place in places]
+        urls = [re.sub("schema=[^&]*", f"options=-c{quote(path)}", sql_server.url()) for path in paths]
+        away, options = f"SET {paths[1]}", {"options": f"-c{paths[0]}"}
+    with (
+        JobQueue(urls[0]) as queue,
+        JobQueue(urls[1]) as other,
+        contextlib.closing(sql_server.connect(autocommit=False, **options)) as connection,
+    ):
+        queue.put("order")
+        other.put("mail")  # the topic has the number that the other has there
+        queue.put("order", connection=connection)
+        run(connection, away)
+        id = queue.put("order", connection=connection)
+        assert queue.cancel(id, connection=connection)
+        connection.commit()
+        assert (len(queue.jobs.list("order")), len(other.jobs.list("mail"))) == (3, 1)
+        assert queue.store.verify() == other.store.verify() == []
 
 
 @pytest.mark.parametrize("by", ["id", "key"])

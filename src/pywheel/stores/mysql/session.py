@@ -158,7 +158,7 @@ class MysqlWithin(SessionWithin):
         return self._read(Rows(one.columns, text, {**one.values, "ids": sorted(ids)}))
 
     def _read(self, one: Statement) -> Sequence[Any]:
-        texts, [place] = self._lent.dialect.texts((one,), self._now)
+        texts, [place] = self._lent.dialect_within.texts((one,), self._now)
         results = [self._execute(text) for text in texts]
         return () if place is None else results[place]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Final
 
 import pymysql
@@ -109,6 +110,13 @@ class MysqlStore(RelationalStore):
     def raw(self, texts: Sequence[str]) -> list[Sequence[Any]]:
         """Return the rows of each statement. The statements may run twice."""
         return self.reading(lambda connection: connection.ask(texts))
+
+    @cached_property
+    def dialect_within(self) -> MysqlDialect:
+        """The dialect on callers' connections: it names the database."""
+        dialect = MysqlDialect(f"`{self.address.database}`.{self._prefix}")
+        dialect.returning = self.dialect.returning
+        return dialect
 
     def _draw_ids(self, count: int) -> Sequence[int]:
         text = "UPDATE number SET value = last_insert_id(value + :count) WHERE name = 'id';\nSELECT last_insert_id()"

@@ -100,7 +100,7 @@ class PostgresWithin(SessionWithin):
             [(self._now,)] = self._execute(_CLOCK)
 
     def _rows(self, one: Statement) -> Sequence[Any]:
-        answers = [self._execute(*asked) for asked in self._lent.dialect.said(one, self._now)]
+        answers = [self._execute(*asked) for asked in self._lent.dialect_within.said(one, self._now)]
         return answers[-1] if answers else ()
 
     def _execute(self, text: str, values: Any = None) -> Sequence[Any]:

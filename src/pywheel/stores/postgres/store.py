@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, Final
 
@@ -94,6 +95,13 @@ class PostgresStore(RelationalStore):
         asked = [one for some in said for one in some]
         rows = iter(connection.ask(asked) if asked else ())
         return [([], *islice(rows, len(some)))[-1] for some in said]
+
+    @cached_property
+    def dialect_within(self) -> PostgresDialect:
+        """The dialect on callers' connections: it names the schema."""
+        text = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = :job::text::regclass"
+        [[(schema,)]] = self.run(Select(text, {"job": f"{self.dialect.tables}job"}))
+        return PostgresDialect(f"{schema}.{self._prefix}")
 
     def _draw_ids(self, count: int) -> Sequence[int]:
         text = f"SELECT array(SELECT nextval('{self.dialect.tables}id') FROM generate_series(1, :count))"

@@ -234,6 +234,11 @@ class RelationalStore(SqlStore):
         return self.reading(read_all)
 
     @cached_property
+    @abstractmethod
+    def dialect_within(self) -> Any:
+        """The dialect on callers' connections. They may look for tables elsewhere: it says where these are."""
+
+    @cached_property
     def database(self) -> str:
         """The name of the database, as the server spells it."""
         [[(name,)]] = self.run(Select(f"SELECT {self.dialect.database}"))
