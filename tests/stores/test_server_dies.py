@@ -208,6 +208,15 @@ def test_what_was_told_before_the_server_was_killed_is_there_once(durable_server
         assert one.ask(CountJobs())["t"].delayed == len(found)
 
 
+@pytest.mark.parametrize("durable_server", ["postgres"], indirect=True)
+def test_a_store_declares_no_more_than_the_settings_of_its_server_promise(durable_server, postgres_server):
+    with open(postgres_server.url()) as store:
+        assert store.durability == "memory"  # it has fsync=off
+    for setting, promised in {"on": "fsync", "local": "fsync", "off": "everysec"}.items():
+        with open(durable_server.url(options=f"-csynchronous_commit={setting}")) as store:
+            assert store.durability == promised
+
+
 # ---- workers --------------------------------------------------------------------------------------------------------
 
 

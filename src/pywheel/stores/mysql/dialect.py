@@ -110,6 +110,7 @@ class MysqlDialect(ServerDialect):
     bytes_in_lists = 1 << 17
 
     database = "lower(database())"  # servers differ in its case
+    durability = "IF(@@innodb_flush_log_at_trx_commit = 1, 'fsync', 'everysec')"
     room = (
         "SELECT version(), cast(sum(data_length) AS signed), cast(sum(index_length) AS signed) "
         "FROM information_schema.tables WHERE table_schema = database() AND find_in_set(table_name, :tables)"

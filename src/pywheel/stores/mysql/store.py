@@ -11,8 +11,7 @@ from typing import Any, Final
 import pymysql
 
 from ..._errors import StoreAway, StoreError
-from ...clock import Clock
-from ..address import Address, file, flag
+from ..address import file, flag
 from ..relational.lanes import Lane
 from ..relational.store import RelationalStore
 from ..sql.statement import Batch, Do, Select
@@ -57,11 +56,6 @@ class MysqlStore(RelationalStore):
     meaning = staticmethod(meaning)
     ring = ring
     broken = (StoreAway, Interrupted)
-
-    def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
-        super().__init__(address, clock=clock, create=create)
-        [flushed] = self.raw(["SELECT @@innodb_flush_log_at_trx_commit"])
-        self.durability = "fsync" if flushed[0][0] == 1 else "everysec"
 
     def _configure(self, known: dict[str, Any], passed: dict[str, str]) -> None:
         """Apply the options, and those of the driver."""

@@ -69,6 +69,10 @@ class PostgresDialect(ServerDialect):
     }
 
     database = "current_database()"
+    durability = (
+        "CASE WHEN current_setting('fsync') = 'off' THEN 'memory' "
+        "WHEN current_setting('synchronous_commit') = 'off' THEN 'everysec' ELSE 'fsync' END"
+    )
     room = (
         "SELECT current_setting('server_version'), sum(pg_table_size(to_regclass(t)))::bigint, "
         "sum(pg_indexes_size(to_regclass(t)))::bigint FROM unnest(string_to_array(:tables, ',')) AS t"

@@ -36,7 +36,8 @@ class PostgresStore(RelationalStore):
     """Jobs in tables of one schema of a PostgreSQL database, 13 or later.
 
     Applied commands are as durable as PostgreSQL's commits: with `synchronous_commit` on, the default, they survive a
-    loss of power. Options after the ``?``, besides those of libpq:
+    loss of power. `durability` is "fsync" then, "everysec" with it off, and "memory" with `fsync` off. Options after
+    the ``?``, besides those of libpq:
 
     schema      where the tables are; it is made if it is missing. Default: the user's own, mostly ``public``
     prefix      how their names begin; default ``pywheel_``

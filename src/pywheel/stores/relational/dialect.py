@@ -58,6 +58,8 @@ class ServerDialect(Dialect):
     kinds: ClassVar[Mapping[str, str]] = {"big": "bigint", "int": "int", "small": "smallint", "clustered": ""}
     database: ClassVar[str]
     """An expression for the name of the database."""
+    durability: ClassVar[str]
+    """An expression for the guarantee that a commit gives: see `contract.Durability`."""
     snapshot: ClassVar[Batch]
     """The statements that begin a transaction that only reads, and sees one moment."""
     alone: Batch

@@ -62,7 +62,7 @@ _FIXED: Final = (
 class RelationalStore(SqlStore):
     """The tables of the engine."""
 
-    durability: Durability = "fsync"
+    durability: Durability
     address: Address
     dialect: ServerDialect
 
@@ -89,10 +89,9 @@ class RelationalStore(SqlStore):
         renew_after_fork(self)
         with self._use() as connection:
             self.migrate(connection, self.dialect).upgrade(self.shown, create=create)
-        if self.now is None:
-            sent = time.monotonic()
-            [[(now,)]] = self.run(Select("SELECT {now}"))
-            self.heard(now, sent, time.monotonic())
+        sent = time.monotonic()
+        [[(now, self.durability)]] = self.run(Select(f"SELECT {{now}}, {self.dialect.durability}"))
+        self.heard(now, sent, time.monotonic())
 
     def _reach(self, address: Address) -> None:
         """Read the address and prepare, without a connection."""
