@@ -20,6 +20,7 @@ from pywheel.stores import open
 from pywheel.stores.mysql.connection import _check_version
 from pywheel.stores.mysql.dialect import MysqlDialect
 from pywheel.stores.mysql.migrate import Migration
+from pywheel.stores.sql.statement import Do
 from tests.stores import servers
 from tests.stores.calls import TERMS, in_threads, listening
 from tests.stores.files import put
@@ -296,6 +297,33 @@ def test_what_a_dba_has_sessions_begin_with_changes_nothing(database, url, run):
             assert store._puts.writing(time.monotonic() + 5).ready
     finally:
         run("SET GLOBAL autocommit = 1", "SET GLOBAL completion_type = 0")
+
+
+@for_mysql
+@pytest.mark.parametrize(
+    ("setting", "usual"),
+    [("group_concat_max_len = 56", 2**20), ("sql_select_limit = 1", 2**64 - 1), ("sql_safe_updates = 1", 0)],
+)
+def test_limits_of_the_server_for_people_who_type_cut_no_claim_and_no_put(url, run, setting, usual):
+    """A list of ids that is cut ends with the beginning of one, which is the id of another job."""
+    with open(url) as store:
+        [late] = store.apply([ops.Put((NewJob("t", b"", 10**13),))])[0]
+        run("UPDATE {store}.pywheel_number SET value = 1000000000 WHERE name = 'id'")
+    run(f"SET GLOBAL {setting}")
+    try:
+        with open(url) as store:
+            new = tuple(NewJob("t", b"", 0, key=f"k{n}") for n in range(20))
+            [ids] = store.apply([ops.Put(new)])
+            claims = [ops.Claim("t", (), TERMS, "w", most, limit=most) for most in (1, 19)]
+            jobs = [job for claim in claims for job in store.apply([claim])[0].jobs]
+            assert [job.id for job in jobs] == list(ids)
+            store.apply([ops.Ack(job.id, job.claims) for job in jobs])
+            store.run(Do(store.dialect.fold))
+            counts = store.ask(CountJobs())["t"]
+            assert (counts.done, counts.running, counts.delayed) == (20, 0, 1)
+            assert store.ask(GetJob(late)).attempt == 0
+    finally:
+        run(f"SET GLOBAL {setting.split()[0]} = {usual}")
 
 
 @for_mysql

@@ -16,6 +16,7 @@ from pymysql.connections import TEXT_TYPES, MySQLResult
 from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE, SERVER_STATUS
 
 from ..._errors import BadJob, NotAStore, PywheelError, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly
+from ...jobs.handler import MOST_AT_ONCE
 from ..relational.session import Conflict, MetLock
 from .dialect import parted
 
@@ -26,6 +27,8 @@ _CONNECT: Final = 5.0  # seconds to wait for a connection
 _ROOM: Final = 1_024  # bytes of a packet that are not its statements
 _SHORT: Final = 1 << 15  # bytes of statements that are faster as one: of longer ones the server keeps another copy
 _IDLE: Final = 3  # seconds that a transaction may wait for its next statement
+_LISTED: Final = 2 * MOST_AT_ONCE * 20  # bytes of a list of ids; a worker claims a buffer besides what runs at once
+_ALL: Final = 2**64 - 1  # rows; DEFAULT would be what the server begins sessions with
 _LOCKS: Final = 2  # seconds to wait for one lock: then the transaction begins anew
 _NULL: Final = 0xFB
 _WIDTHS: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
@@ -246,6 +249,8 @@ def connect(until: float, **options: Any) -> Timed:
         lists = "in_predicate_conversion_threshold" if connection.mariadb else "range_optimizer_max_mem_size"
         # Long lists of ids stay ranges of the primary key, read and locked in its order.
         settings = f"sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = {_LOCKS}, {lists} = 0"
+        # A list that is cut names other jobs; and a DBA may have limits for people who type.
+        settings += f", group_concat_max_len = {_LISTED}, sql_select_limit = {_ALL}, sql_safe_updates = 0"
         if connection.mariadb:  # a client that is stopped or cut off in a transaction keeps its locks no longer
             settings += f", idle_transaction_timeout = {_IDLE}"
         *_, [[connection.packet]] = connection.ask(
