@@ -5,20 +5,22 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count
 
 import pytest
 
-from pywheel import Fixed, JobQueue, StoreAway, StoreBusy, StoreError
+from pywheel import Fixed, JobQueue, StoreAway, StoreBusy, StoreError, StoreReadOnly
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from tests.jobs.waiting import Stopwatch, finished, until, working
-from tests.stores.calls import CALLS, TERMS, put
+from tests.stores import servers
+from tests.stores.calls import CALLS, TERMS, listening, put
 from tests.stores.network import Proxy, kept_at_each_message
+from tests.stores.server import store_of
 
 LIMIT = 1.0  # seconds, of the impatient store; sent commands may be in doubt for that long
 SLACK = 8.0  # less than the default limit
@@ -259,6 +261,57 @@ def test_workers_outlive_their_server(server, truth, how):
             assert finished(queue, far).attempt == 1
             assert finished(queue, queue.put("t")).attempt == 1
     assert len(set(runs)) == len(runs)
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def switched(request):
+    """A store, the way to it, and its address on another server; and what makes its own a replica that lives on."""
+    kind = servers.KINDS[request.param]
+    started = contextmanager(servers.started)
+    with started(kind) as old, started(kind) as new, Proxy(old) as proxy, ExitStack() as stores:
+        user, only_reads = {}, ("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+        if request.param == "mariadb":
+            user, only_reads = {"user": "shop"}, ("SET GLOBAL read_only = 1",)  # the user root may write all the same
+            for each in (old, new):
+                each.run("CREATE USER shop", "GRANT ALL ON `db%`.* TO shop")
+        url = old.url(via=proxy, **user)
+        there = next(there for there in iter(new.url, None) if store_of(there) == store_of(url))
+        with open(there) as replica:
+            put(replica)  # as on a replica, the topic has its number
+
+        def switch():
+            old.run(*only_reads)
+            proxy.lead_to(new, at_once=False)
+
+        yield stores.enter_context(open(url)), there, switch
+
+
+def test_a_server_that_only_reads_and_lives_on_is_left_for_the_one_to_which_the_address_leads(switched):
+    store, there, switch = switched
+    ears = listening(store)
+    for jobs in ((), (), (NewJob("t", b"", 0, key="k"),)):  # each lane has its connection
+        put(store, *jobs)
+    switch()
+    with pytest.raises(StoreReadOnly):
+        ears.beat(0)
+    ears.beat(0)
+    for jobs in ((), (NewJob("t", b"", 0, key="k"),)):
+        with pytest.raises(StoreReadOnly):
+            put(store, *jobs)
+        put(store, *jobs)
+    with open(there) as other:
+        assert other.ask(CountJobs())["t"].delayed == store.ask(CountJobs())["t"].delayed == 3
+
+
+def test_a_worker_goes_on_there_after_its_server_only_reads(switched):
+    store, there, switch = switched
+    queue = JobQueue(store)
+    queue.handler("t")(lambda job: None)
+    with working(queue):
+        finished(queue, queue.put("t"))
+        switch()
+        with JobQueue(there) as other:
+            assert finished(other, other.put("t")).attempt == 1
 
 
 def test_a_claim_that_is_cut_off_before_it_is_whole_keeps_its_job_for_seconds_at_most(server, proxy, truth):

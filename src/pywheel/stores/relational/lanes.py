@@ -17,7 +17,7 @@ from itertools import count
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._errors import OutcomeUnknown, StoreAway, StoreBusy, StoreError
+from ..._errors import OutcomeUnknown, StoreAway, StoreBusy, StoreError, StoreReadOnly
 from ...jobs import commands as c
 from ..contract import Locked
 from ..group_commit import Commit, GroupCommit
@@ -94,6 +94,11 @@ class Lane:
             if commit is None:  # else any of several callers' commands may have met it
                 self._held.met(commands)
             raise Locked(self._seconds) from error
+        except StoreReadOnly:  # no primary any longer, though it lives: the address may lead to another server
+            self.store.ids.forget()
+            if self.writer is not None:
+                self.writer.end()
+            raise
         self._held.free(commands, outcomes)
         return outcomes
 

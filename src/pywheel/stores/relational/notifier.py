@@ -11,7 +11,7 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._errors import StoreAway, StoreError
+from ..._errors import StoreAway, StoreError, StoreReadOnly
 from ..._forks import leave_alone
 from ...jobs.job import Due, slice_of
 from ..checks import FURTHEST
@@ -272,10 +272,14 @@ class RelationalNotifier(ServerNotifier):
 
     def _present(self, write: Callable[[], bool]) -> None:
         """Write into the row; make it anew if others have deleted it, or the connection broke."""
-        if not write():
-            self._enter()
-            self._read_all()
-            write()
+        try:
+            if not write():
+                self._enter()
+                self._read_all()
+                write()
+        except StoreReadOnly:  # the address may lead to another server
+            self._deaf()
+            raise
 
     def hints(self) -> Hints:
         """Return the changes since the last call."""

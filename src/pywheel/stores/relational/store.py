@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
-from ..._errors import PywheelError, StoreAway, StoreBusy, StoreClosed, StoreError
+from ..._errors import PywheelError, StoreAway, StoreBusy, StoreClosed, StoreError, StoreReadOnly
 from ..._forks import leave_alone, renew_after_fork
 from ...clock import Clock
 from ...jobs.commands import Cancel, Command, Edit, Expire, Put
@@ -539,6 +539,8 @@ class _Translated:
                 raise StoreClosed(CLOSED) from None
             if isinstance(ours, StoreAway):
                 store._outage.noted(ours)
+        elif isinstance(ours, StoreReadOnly):  # the address may lead to another server
+            store._connections.drop_idle()
         if ours is not error:
             raise ours from error
 
