@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pywheel import StoreBusy
+from pywheel import StoreBusy, StoreError
 from pywheel.jobs import NewJob
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
@@ -77,3 +77,19 @@ def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postg
                     holder.rollback()
                 asked.result(60)
                 call(store)
+
+
+def test_a_session_that_was_given_up_while_it_waits_for_a_lock_ends_before_the_lock(postgres_server):
+    """Else each call behind a foreign lock, such as that of VACUUM FULL, would leave one more."""
+    url = postgres_server.url(timeout="1s")
+    with open(url) as store, postgres_server.connect() as admin:
+        if admin.info.server_version < 140_000:
+            pytest.skip("this server does not look whether its client is there")
+        put(store)
+        with postgres_server.connect(autocommit=False) as holder:
+            holder.execute(f"LOCK TABLE {store_of(url)}.pywheel_job IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(StoreError):
+                put(store)
+            with pytest.raises(StoreError):
+                store.ask(ListJobs(Filter("t"), 0, 9))
+            until(lambda: admin.execute(f"SELECT count(*) = 0 {WAITING}").fetchone()[0], 20)

@@ -45,7 +45,12 @@ _SETTINGS: Final = (
 )
 _LIGHT: Final = "set_config('synchronous_commit', 'off', false), "
 _LASTING: Final = "set_config('idle_session_timeout', '0', false), "  # a listening worker is idle on purpose
-_LASTING_SINCE: Final = 140_000
+# A session that was given up ends though it waits for a lock. Servers on some systems refuse the setting.
+_NOTICED: Final = (
+    "set_config('client_connection_check_interval', CASE WHEN version() LIKE '%%linux%%' THEN '1000' "
+    "ELSE current_setting('client_connection_check_interval') END, false), "
+)
+_SINCE: Final = 140_000  # the version that has these two
 
 
 class Timed(psycopg.Connection[Any]):
@@ -107,7 +112,7 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
     connection.until = until
     try:
         # A pooler makes up the session's number. Its sessions keep no settings, as the next client would have them.
-        more = (_LIGHT if light else "") + (_LASTING if version >= _LASTING_SINCE else "")
+        more = (_LIGHT if light else "") + (_LASTING + _NOTICED if version >= _SINCE else "")
         settings = _SETTINGS.replace("concat(", f"concat({more}")
         [(pid, _)] = connection.execute(settings.encode(), {"pid": connection.info.backend_pid}).fetchall()
         if pid != connection.info.backend_pid:
