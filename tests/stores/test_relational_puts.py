@@ -1,14 +1,18 @@
 """Puts on a server: their times, and the ids that are taken ahead for them."""
 
+import time
+
 import pytest
 
-from pywheel import StoreAway
+from pywheel import StoreAway, StoreBusy
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.stores.relational.lanes import Ids
 from tests.stores.calls import TERMS, put, put_many
 from tests.stores.files import NOW
+
+NEVER = float("inf")
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -44,12 +48,12 @@ def test_a_job_that_ended_before_its_put_was_sent_again_does_not_run_again(sql_s
 def test_ids_are_taken_ahead_so_that_most_puts_of_many_are_one_trip():
     numbers, taken = iter(range(1, 2**63)), []
 
-    def draw(count):
+    def draw(count, until):
         taken.append(count)
         return [next(numbers) for _ in range(count)]
 
     ids = Ids(draw)
-    assert [id for _ in range(80) for id in ids.many(1_000)] == [*range(1, 80_001)]
+    assert [id for _ in range(80) for id in ids.many(1_000, NEVER)] == [*range(1, 80_001)]
     assert len(taken) <= 14
     assert sum(taken) < 90_000
 
@@ -59,29 +63,44 @@ def test_no_id_is_given_out_again_by_a_server_that_took_over_and_was_behind(left
     """Else two jobs have it once the first has ended, and the second can never end."""
     number = 100
 
-    def draw(count):
+    def draw(count, until):
         nonlocal number
         number += count
         return range(number - count + 1, number + 1)
 
     ids = Ids(draw)
-    given = [id for _ in range(500 - left) for id in ids.many(1)]
+    given = [id for _ in range(500 - left) for id in ids.many(1, NEVER)]
     number = 250
     if left == 0:
         ids.forget()
-    given += ids.many(200)
-    given += [id for _ in range(500) for id in ids.many(1)]
+    given += ids.many(200, NEVER)
+    given += [id for _ in range(500) for id in ids.many(1, NEVER)]
     assert given == sorted(set(given))
-    assert ids.many(3)[0] > given[-1]
+    assert ids.many(3, NEVER)[0] > given[-1]
 
 
 def test_ids_of_another_database_begin_anew():
     first = 10**9
-    ids = Ids(lambda count: range(first, first + count))
-    ids.many(1)
+    ids = Ids(lambda count, until: range(first, first + count))
+    ids.many(1, NEVER)
     first = 1
     ids.forget()
-    assert ids.many(3) == [1, 2, 3]
+    assert ids.many(3, NEVER) == [1, 2, 3]
+
+
+def test_no_ids_are_drawn_beyond_the_limit_of_the_call():
+    """It may have passed while another thread drew some in vain."""
+    limits = []
+
+    def draw(count, until):
+        limits.append(until)
+        return range(1, count + 1)
+
+    ids = Ids(draw)
+    with pytest.raises(StoreBusy):
+        ids.many(1, time.monotonic())
+    assert ids.many(1, NEVER) == [1]
+    assert limits == [NEVER]
 
 
 @pytest.mark.parametrize(("pause", "rows"), [(0, 500), (float("inf"), 1_500)])

@@ -11,7 +11,7 @@ from itertools import count
 
 import pytest
 
-from pywheel import Fixed, JobQueue, StoreAway, StoreBusy, StoreError, StoreReadOnly
+from pywheel import Fixed, JobQueue, OutcomeUnknown, StoreAway, StoreBusy, StoreError, StoreReadOnly
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
@@ -80,6 +80,26 @@ def test_no_answer_is_waited_for_beyond_the_time_limit(impatient, proxy, pool, s
             assert isinstance(errors[name], StoreAway | StoreBusy)
             assert "\n" not in str(errors[name])
             until(lambda store=store: counted(store))
+
+
+def test_many_threads_that_put_on_a_stopped_server_wait_no_longer_than_one(sql_server, pool):
+    limit = 3.0
+    with Proxy(sql_server) as proxy, open(sql_server.url(via=proxy, timeout=f"{limit:g}")) as store:
+        put(store)
+
+        def late(*jobs):
+            watch = Stopwatch()
+            with pytest.raises((StoreAway, StoreBusy, OutcomeUnknown)):
+                put(store, *jobs)
+            return watch.seconds()
+
+        proxy.stall()
+        keyed = [(NewJob("t", b"", 0, key=f"k{n}"),) for n in range(3)]
+        calls = [pool.submit(late, *jobs) for jobs in [*keyed, *[()] * 6]]
+        try:
+            assert max(call.result(60) for call in calls) < 2.2 * limit  # a try to connect takes two seconds at least
+        finally:
+            proxy.heal()
 
 
 def test_a_server_that_is_away_is_so_in_time_and_the_next_call_after_it_came_back_works(impatient, proxy, subtests):

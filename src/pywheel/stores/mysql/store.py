@@ -112,7 +112,7 @@ class MysqlStore(RelationalStore):
         dialect.returning = self.dialect.returning
         return dialect
 
-    def _draw_ids(self, count: int) -> Sequence[int]:
+    def _draw_ids(self, count: int, until: float) -> Sequence[int]:
         text = "UPDATE number SET value = last_insert_id(value + :count) WHERE name = 'id';\nSELECT last_insert_id()"
-        [[(last,)]] = self.run(Select(text, {"count": count}))
+        [[(last,)]] = self.run(Select(text, {"count": count}), until=until)
         return range(last - count + 1, last + 1)

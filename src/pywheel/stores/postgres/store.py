@@ -104,7 +104,7 @@ class PostgresStore(RelationalStore):
         [[(schema,)]] = self.run(Select(text, {"job": f"{self.dialect.tables}job"}))
         return PostgresDialect(f"{schema}.{self._prefix}")
 
-    def _draw_ids(self, count: int) -> Sequence[int]:
+    def _draw_ids(self, count: int, until: float) -> Sequence[int]:
         text = f"SELECT array(SELECT nextval('{self.dialect.tables}id') FROM generate_series(1, :count))"
-        [[(ids,)]] = self.run(Select(text, {"count": count}))
+        [[(ids,)]] = self.run(Select(text, {"count": count}), until=until)
         return ids  # type: ignore[no-any-return]

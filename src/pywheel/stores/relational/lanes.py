@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final
@@ -86,6 +87,8 @@ class Lane:
 
     def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self.store._open()
+        if time.monotonic() >= until:  # on a stopped server other calls took all of it: a try would take longer
+            raise StoreBusy(f"others kept the store busy for {self._seconds:g} s: try again")
         if self.spared and self._held.lately(commands, self.spared):
             raise Locked(self._seconds)
         try:
@@ -110,7 +113,7 @@ class Lane:
         for attempt in range(TRIES):
             session: OwnSession = self.store.own(self, until)
             try:
-                return self._run(session, commands, commit, eager=eager)
+                return self._run(session, commands, until, commit, eager=eager)
             except (Conflict, Taken) as error:
                 if attempt:
                     self.store.ids.forget()
@@ -131,11 +134,18 @@ class Lane:
         raise AssertionError
 
     def _run(
-        self, session: OwnSession, commands: Sequence[c.Command[Any]], commit: Commit | None, *, eager: bool
+        self,
+        session: OwnSession,
+        commands: Sequence[c.Command[Any]],
+        until: float,
+        commit: Commit | None,
+        *,
+        eager: bool,
     ) -> list[Any]:
-        tx = self.store.transaction(self.store.ids.many, eager=eager)
+        take = partial(self.store.ids.many, until=until)
+        tx = self.store.transaction(take, eager=eager)
         commit = commit or Commit()
-        found = plain(tx, commands, self.store.ids.many)
+        found = plain(tx, commands, take)
         outcomes: list[Any]
         if found is not None:
             insert, outcomes = found
@@ -254,22 +264,28 @@ class Ids:
     put first come first.
     """
 
-    def __init__(self, draw: Callable[[int], Sequence[int]]) -> None:
+    def __init__(self, draw: Callable[[int, float], Sequence[int]]) -> None:
         self._draw = draw
         self._lock = threading.RLock()
         self._left: deque[int] = deque()
+        self._forgotten = False  # the ids that are left may be others' by now
         self._last = 0  # the last id that was drawn
         self._block = 1  # blocks grow with use: a process that puts one job takes one id
 
-    def many(self, count: int) -> list[int]:
-        """Return `count` ids."""
+    def many(self, count: int, until: float) -> list[int]:
+        """Return `count` ids. StoreBusy if another thread waits for ids until then; StoreAway."""
         with self._lock:
+            if self._forgotten:
+                self._forgotten = False
+                self._left.clear()
             while len(self._left) < count:
+                if time.monotonic() >= until:
+                    raise StoreBusy("others waited for new ids all the time: try again")
                 taken = max(count - len(self._left), self._block)
-                drawn = self._draw(taken)
+                drawn = self._draw(taken, until)
                 behind = self._last - drawn[-1]
                 if 0 < behind <= _MOST_BEHIND:  # a server took over that was behind: these ids were given out before
-                    self._draw(behind)
+                    self._draw(behind, until)
                 elif behind > 0:  # it is another database
                     self._last = 0
                 self._left.extend([id for id in drawn if id > self._last])
@@ -278,6 +294,5 @@ class Ids:
             return [self._left.popleft() for _ in range(count)]
 
     def forget(self) -> None:
-        """Drop the ids that are left: others may have them if a server took over that was behind."""
-        with self._lock:
-            self._left.clear()
+        """Drop the ids that are left: others may have them if a server took over that was behind. It waits for none."""
+        self._forgotten = True

@@ -160,7 +160,7 @@ class RelationalStore(SqlStore):
         """Run statements in order on a connection, in one trip; return the rows of each."""
 
     @abstractmethod
-    def _draw_ids(self, count: int) -> Sequence[int]:
+    def _draw_ids(self, count: int, until: float) -> Sequence[int]:
         """Return `count` new ids."""
 
     @abstractmethod
@@ -394,9 +394,10 @@ class RelationalStore(SqlStore):
         return outcome  # type: ignore[no-any-return]
 
     def _apply_within(self, connection: object, command: Command[Any]) -> Any:
+        until = time.monotonic() + self._seconds
         session = self.within(self, driver_connection(connection, self.drivers))
         for attempt in range(TRIES):
-            ids = self.ids.many(len(command.jobs)) if isinstance(command, Put) else ()
+            ids = self.ids.many(len(command.jobs), until) if isinstance(command, Put) else ()
             tx = self.transaction(partial(_some, iter(ids)))
             try:
                 outcome, dues = self._step_within(session, tx, command, ids)
