@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from pywheel import StoreBusy, StoreError
-from pywheel.stores.group_commit import GroupCommit
+from pywheel.stores.group_commit import GroupCommit, _Call
 from tests.jobs.waiting import until
 from tests.stores.calls import ended
 
@@ -68,6 +68,14 @@ def test_a_store_that_fails_fails_for_all_and_works_again(pool, leader, recorder
     results = run_crowd(pool, leader, recorder, list("abcd"))
     assert [type(results[name]) for name in "bcd"] == [StoreError] * 3
     assert leader.apply(["e"]) == ["done e"]
+
+
+def test_a_call_that_comes_to_lead_when_its_time_is_over_is_not_tried(leader, recorder):
+    with pytest.raises(StoreBusy):
+        leader._share(_Call(["a"], until=0))
+    assert recorder.commits == []
+    recorder.gate.set()
+    assert leader.apply(["b"]) == ["done b"]
 
 
 def test_an_interrupted_leader_hands_on(pool, leader, recorder):

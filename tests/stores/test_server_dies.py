@@ -82,9 +82,9 @@ def test_no_answer_is_waited_for_beyond_the_time_limit(impatient, proxy, pool, s
             until(lambda store=store: counted(store))
 
 
-def test_many_threads_that_put_on_a_stopped_server_wait_no_longer_than_one(sql_server, pool):
+def test_many_threads_that_put_on_a_stopped_server_wait_no_longer_than_one(server, pool):
     limit = 3.0
-    with Proxy(sql_server) as proxy, open(sql_server.url(via=proxy, timeout=f"{limit:g}")) as store:
+    with Proxy(server) as proxy, open(server.url(via=proxy, timeout=f"{limit:g}")) as store:
         put(store)
 
         def late(*jobs):
@@ -97,7 +97,7 @@ def test_many_threads_that_put_on_a_stopped_server_wait_no_longer_than_one(sql_s
         keyed = [(NewJob("t", b"", 0, key=f"k{n}"),) for n in range(3)]
         calls = [pool.submit(late, *jobs) for jobs in [*keyed, *[()] * 6]]
         try:
-            assert max(call.result(60) for call in calls) < 2.2 * limit  # a try to connect takes two seconds at least
+            assert max(call.result(60) for call in calls) < 2.5 * limit  # a try to connect takes up to that limit more
         finally:
             proxy.heal()
 

@@ -144,7 +144,7 @@ class GroupCommit:
             try:
                 while not self._take_token(_LOOK) and not self._take_over():
                     if time.monotonic() >= until:
-                        raise StoreBusy(f"others kept the store busy for {self._limit:g} s: try again")
+                        raise self._busy()
                 return action(*args)
             finally:
                 self._give()
@@ -262,9 +262,12 @@ class GroupCommit:
     def _give_up(self, call: _Call) -> None:
         """Raise StoreBusy if no leader has taken the call; else wait longer for its outcome."""
         if self._waiting.pop(call, call) is None:
-            raise StoreBusy(f"others kept the store busy for {self._limit:g} s: try again")
+            raise self._busy()
         if time.monotonic() >= call.until + 2 * self._limit:
             raise StoreError(_UNKNOWN)
+
+    def _busy(self) -> StoreBusy:
+        return StoreBusy(f"others kept the store busy for {self._limit:g} s: try again")
 
     def _decided(self, call: _Call, commit: Commit) -> bool:
         """Whether a commit that is over has a call's outcomes. False if the call is to go again; raises its error."""
@@ -338,6 +341,9 @@ class GroupCommit:
     def _serve(self, commit: Commit) -> None:
         """Run all calls in one transaction, and note how it ended. Raises only an interrupt of this thread."""
         calls = commit.calls
+        if time.monotonic() >= commit.until:  # on a stopped server other calls took all of it
+            commit.error = self._busy()
+            return
         try:
             commit.outcomes = self._transact([op for call in calls for op in call.ops], commit.until, commit)
             commit.stored = True

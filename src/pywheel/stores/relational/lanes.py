@@ -87,8 +87,6 @@ class Lane:
 
     def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self.store._open()
-        if time.monotonic() >= until:  # on a stopped server other calls took all of it: a try would take longer
-            raise StoreBusy(f"others kept the store busy for {self._seconds:g} s: try again")
         if self.spared and self._held.lately(commands, self.spared):
             raise Locked(self._seconds)
         try:
