@@ -65,3 +65,12 @@ def test_a_refused_job_is_forgotten_and_the_rest_of_its_put_is_not_sent_as_the_w
     [job] = says("spool", "show")["jobs"]
     assert (job["id"], job["state"]) == (-3, "refused")
     assert "all or none" in job["last_error"]
+
+
+def test_a_row_that_somebody_else_wrote_is_shown_and_refused_and_the_rest_is_forwarded(says, call, queue, left, spool):
+    call("put", "pywheel.spool", "1", "--store", spool)
+    assert [job["body"] for job in says("spool", "show")["jobs"]][4:] == ["1"]
+    assert call("spool", "drain") == (1, "2 forwarded, 2 refused\n", "")
+    foreign = says("spool", "show")["jobs"][-1]
+    assert (foreign["id"], foreign["state"], foreign["topic"]) == (-5, "refused", "pywheel.spool")
+    assert "not put by a queue with this spool" in foreign["last_error"]

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import starmap
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
@@ -49,6 +50,8 @@ _ANY: Final = 2**61
 _SPARE: Final = 16 << 20  # bytes that must be free beside the file's size: forwarding writes as well
 _PURGE: Final = 200  # jobs deleted at a time
 _ROUND: Final = 600.0  # seconds between checks for jobs to delete
+_FOREIGN: Final = {"nonce": None, "fingerprint": None, "tried": False, "place": 0, "of": 1, "parent": None}
+"""How a row was put that somebody else wrote into the file."""
 
 
 class Waiting(NamedTuple):
@@ -117,8 +120,11 @@ class Spool:
         row = self.file.ask(GetJob(-id))
         return None if row is None or row.topic != TOPIC else row
 
-    def place(self, row: Job) -> tuple[str, int, int]:
-        """Return the nonce of the put that a row belongs to, the job's place in it, and how many jobs the put has."""
+    def place(self, row: Job) -> tuple[str | None, int, int]:
+        """Return the nonce of the put that a row belongs to, the job's place in it, and how many jobs the put has.
+
+        The nonce is None if somebody else wrote the row.
+        """
         told = _told(row)
         return told["nonce"], told["place"], told["of"]
 
@@ -182,17 +188,25 @@ class Spool:
             mine = {job.id: job for job in claimed.jobs}
             if len(mine) < len(ids):  # a job was cancelled meanwhile
                 self._give_back(claimed.jobs)
-            elif waiting := self._refuse_torn([_waiting([mine[row.id] for row in put]) for put in puts]):
+            elif waiting := self._refuse_broken([_waiting([mine[row.id] for row in put]) for put in puts]):
                 return waiting
         return None
 
-    def _refuse_torn(self, batch: list[Waiting]) -> list[Waiting]:
-        """Return the complete puts. An incomplete one, after somebody changed the file, is refused rather than sent."""
-        torn = [waiting for waiting in batch if self.place(waiting.rows[0])[2] != len(waiting.rows)]
-        if torn:
-            refusal = BadJob("it was put with others, all or none, and they are not here: put it anew")
-            self.settle(torn, [refusal] * len(torn))
-        return [waiting for waiting in batch if waiting not in torn]
+    def _refuse_broken(self, batch: list[Waiting]) -> list[Waiting]:
+        """Return the complete puts. Others, after somebody changed the file, are refused rather than sent."""
+        broken: list[tuple[Waiting, BadJob]] = []
+        for waiting in batch:
+            nonce, _, of = self.place(waiting.rows[0])
+            if nonce is None:
+                broken.append((waiting, BadJob("it was not put by a queue with this spool: delete it")))
+            elif of != len(waiting.rows):
+                refusal = "it was put with others, all or none, and they are not here: put it anew"
+                broken.append((waiting, BadJob(refusal)))
+        if broken:
+            refused, refusals = zip(*broken, strict=True)
+            self.settle(refused, refusals)
+            return [waiting for waiting in batch if waiting not in refused]
+        return batch
 
     def settle(self, batch: Sequence[Waiting], outcomes: Sequence[Any]) -> None:
         """Record the outcomes of puts that were sent: arrived, or refused and why."""
@@ -293,10 +307,10 @@ class Spool:
 
 def spooled_job(row: Job) -> Job:
     """Return the job of a row: with its negative id, delayed until it is forwarded, dead if it was refused."""
-    told = _told(row)
+    told, body = _read(row)
     state = State.DELAYED if row.state is State.RUNNING else row.state
     kept = {field.name: told[field.name] for field in FIELDS if told[field.name] is not None}
-    return Job(-row.id, told["topic"], _body(row), told["due"], row.created, state, last_error=row.last_error, **kept)
+    return Job(-row.id, told["topic"], body, told["due"], row.created, state, last_error=row.last_error, **kept)
 
 
 def _rows(put: c.Put, now: int, *, tried: bool) -> Iterator[NewJob]:
@@ -315,24 +329,29 @@ def _rows(put: c.Put, now: int, *, tried: bool) -> Iterator[NewJob]:
 
 
 def _told(row: Job) -> Any:
-    return json.loads(row.body[: row.body.index(b"\n")])
+    return _read(row)[0]
 
 
-def _body(row: Job) -> bytes:
-    return row.body[row.body.index(b"\n") + 1 :]
+def _read(row: Job) -> tuple[Any, bytes]:
+    """Return how a job was put, and its body. A row that somebody else wrote is its own job."""
+    line, _, body = row.body.partition(b"\n")
+    with suppress(ValueError, RecursionError):
+        told = json.loads(line)
+        if isinstance(told, dict) and told.keys() >= _FOREIGN.keys():
+            return told, body
+    return {**row._asdict(), **_FOREIGN}, row.body
 
 
 def _waiting(rows: list[Job]) -> Waiting:
-    told = [_told(row) for row in rows]
-    return Waiting(c.Put(tuple(map(_new_job, rows, told)), told[0]["nonce"], told[0]["fingerprint"]), rows)
+    read = list(map(_read, rows))
+    told, _ = read[0]
+    return Waiting(c.Put(tuple(starmap(_new_job, read)), told["nonce"], told["fingerprint"]), rows)
 
 
-def _new_job(row: Job, told: Any) -> NewJob:
-    """Return the job of a row as it was put."""
+def _new_job(told: Any, body: bytes) -> NewJob:
+    """Return a job as it was put."""
     parent = told["parent"] and tuple(told["parent"])
-    return NewJob(
-        **{**{name: told[name] for name in NewJob._fields if name in told}, "body": _body(row), "parent": parent}
-    )
+    return NewJob(**{**{name: told[name] for name in NewJob._fields if name in told}, "body": body, "parent": parent})
 
 
 def _end(row: Job, outcome: Any) -> c.Ack | c.Nack:

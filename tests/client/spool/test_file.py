@@ -6,12 +6,13 @@ from datetime import timedelta
 import pytest
 
 from pywheel import Change, JobExists, NoSuchJob, StoreError
-from pywheel.client.spool import TOPIC, Spool
+from pywheel.client.spool import TOPIC, Spool, spooled_job
 from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import NONCES_KEPT, Claim, ClaimPolicy, Pause, Put
 from pywheel.stores import open as open_store
 from pywheel.testing import ManualClock
-from tests.client.spool.spooled import back, bodies
+from tests.client.spool.spooled import back, bodies, forwarded
+from tests.jobs.waiting import until
 from tests.often import often
 
 
@@ -108,6 +109,45 @@ def test_puts_that_nobody_can_claim_are_looked_at_a_few_times_and_left(spool):
     file.file.apply([Pause(TOPIC, False)])
     assert [waiting.put.nonce for waiting in file.take()] == ["n0"]
     file.close()
+
+
+FOREIGN = (b"1", b"", b"{}\n", b"[]\nx", b"\xff\n", b"[" * 100_000 + b"\n", b'{"nonce": null}\n')
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_rows_that_somebody_else_wrote_into_the_file_are_refused_and_the_rest_is_forwarded(spool, before):
+    file = Spool(spool, clock=ManualClock())
+    puts(file, before)
+    [foreign] = file.file.apply([Put(tuple(NewJob(TOPIC, body, 5) for body in FOREIGN))])
+    puts(file, 2)
+    shown = [spooled_job(row) for row in file.rows(State.DELAYED)][before : before + len(FOREIGN)]
+    assert [(job.id, job.topic, job.body) for job in shown] == [
+        (-id, TOPIC, body) for id, body in zip(foreign, FOREIGN, strict=True)
+    ]
+    batch = file.take()
+    assert [waiting.put.nonce for waiting in batch] == [f"n{n}" for n in [*range(before), 0, 1]]
+    assert [file.place(row)[0] for row in file.rows(State.DEAD)] == [None] * len(FOREIGN)
+    assert {row.last_error for row in file.rows(State.DEAD)} == {
+        "BadJob: it was not put by a queue with this spool: delete it"
+    }
+    assert all(file.forget(-id) for id in foreign)
+    file.settle(batch, [[1]] * len(batch))
+    assert file.take() == []
+    file.close()
+
+
+def test_a_queue_finds_its_store_again_though_somebody_else_wrote_into_its_spool(queue, store):
+    store.away = True
+    queue.put("t", 1)
+    [[foreign]] = queue.store._spool.file.apply([Put((NewJob(TOPIC, b"1", 0),))])
+    queue.put("t", 2)
+    back(queue, store)
+    assert bodies(store) == [1, 2]
+    assert queue.get(-foreign).state is State.DEAD
+    assert queue.jobs.retry(-foreign)
+    until(lambda: forwarded(queue))
+    assert queue.get(-foreign).state is State.DEAD
+    assert queue.jobs.delete(-foreign)
 
 
 def test_many_jobs_are_taken_in_steps_and_a_put_of_many_comes_whole(spool):
