@@ -1,18 +1,20 @@
 """Maintenance of a file beside its writers: its room, its copies."""
 
+import errno
 import gc
 import os
+import sqlite3
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
-from pywheel import NotAStore, StoreClosed, StoreError
+from pywheel import NotAStore, StoreClosed, StoreError, StoreReadOnly
 from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob, GetNextLease, ListJobs
 from pywheel.stores import Filter
-from pywheel.stores.sqlite import adopt, checkpoints
+from pywheel.stores.sqlite import adopt, checkpoints, maintenance
 from tests.jobs.waiting import until
 from tests.stores.files import TERMS, execute, put, put_many, reopened
 
@@ -95,6 +97,45 @@ def test_a_lease_of_a_restored_backup_ends_though_the_page_beside_it_knows_of_no
 def test_a_backup_into_no_folder_is_refused(store, tmp_path):
     with pytest.raises(NotAStore, match="no folder"):
         store.backup(tmp_path / "nowhere" / "b.db")
+
+
+def test_a_backup_to_the_file_of_another_that_is_under_way_is_refused_and_leaves_that_alone(path, store, tmp_path):
+    put_many(store, 2_000, 1_000)
+    target, refused = tmp_path / "backup.db", []
+
+    def copy(look):
+        with closing(sqlite3.connect(path, isolation_level=None)) as source:
+            maintenance.backup(source, f"{path}", f"{target}", look)
+
+    def begin_another():
+        if not refused:
+            with pytest.raises(StoreError, match="remove it if no other backup is under way") as caught:
+                copy(lambda: None)
+            refused.append(caught.value)
+
+    copy(begin_another)
+    assert refused
+    with reopened(target) as there:
+        assert there.verify() == []
+    assert list(tmp_path.glob("*-partial*")) == []
+
+
+def test_a_backup_that_cannot_begin_removes_only_a_file_that_it_made(store, tmp_path, monkeypatch):
+    theirs = tmp_path / "theirs.db-partial"
+    theirs.write_text("theirs")
+    with pytest.raises(StoreError, match="exists"):
+        store.backup(tmp_path / "theirs.db")
+    assert theirs.read_text() == "theirs"
+
+    def refuse(path, mode):
+        raise PermissionError(errno.EPERM, "no", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "chmod", refuse)
+        with pytest.raises(StoreReadOnly):
+            store.backup(tmp_path / "mine.db")
+    assert list(tmp_path.glob("mine*")) == []
+    store.backup(tmp_path / "mine.db")
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------

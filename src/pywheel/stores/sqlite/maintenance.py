@@ -56,9 +56,12 @@ def backup(source: sqlite3.Connection, path: str, target: str, look: Callable[[]
     part = f"{target}-partial"
     if Path(target).exists():
         raise StoreError(f"{target} exists: give the path of a new file for the backup")
+    _make(part)  # before the try: a file that is there already may be another backup's
     try:
         with translated(target):
-            with closing(_new(part, path)) as copy:
+            with side_errors(part):
+                os.chmod(part, os.stat(path).st_mode & 0o666)  # noqa: PTH101, PTH116
+            with closing(sqlite3.connect(part)) as copy:
                 source.execute("BEGIN")  # one state of the jobs, whatever is written meanwhile
                 source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
                 source.backup(copy, pages=_COPIED, sleep=_REST, progress=lambda *_: look())
@@ -72,20 +75,15 @@ def backup(source: sqlite3.Connection, path: str, target: str, look: Callable[[]
     _keep(target)
 
 
-def _new(path: str, like: str) -> sqlite3.Connection:
-    """Make an empty database with the mode of another."""
+def _make(path: str) -> None:
+    """Make an empty file. StoreError if there is one already."""
     with side_errors(path):
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError as error:
             raise StoreError(f"{path} exists: remove it if no other backup is under way") from error
         except FileNotFoundError as error:
             raise NotAStore(f"there is no folder {Path(path).parent}: create it") from error
-        try:
-            os.chmod(path, os.stat(like).st_mode & 0o666)  # noqa: PTH101, PTH116
-        finally:
-            os.close(file)
-    return sqlite3.connect(path)
 
 
 def _keep(path: str) -> None:
