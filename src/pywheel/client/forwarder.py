@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError, StoreFull
 from .._forks import renew_after_fork
-from ..events import Event, JobRefused, JobsForwarded, StoreFailed
+from ..events import Event, JobRefused, JobsForwarded, StoreBack, StoreFailed
 from ..stores.contract import Store, intact, pauses
 from .circuit_breaker import AWAY, CircuitBreaker
 from .spool import Spool, Waiting
@@ -37,6 +37,7 @@ class Forwarder:
         self._tell = tell
         self.failing = False
         """Whether the last step failed."""
+        self._failures = 0  # in a row, since listeners heard of one from here
         self._over = False
         self._after_fork()
         renew_after_fork(self)
@@ -82,12 +83,18 @@ class Forwarder:
         except StoreClosed:
             return _IDLE
         except StoreError as error:
-            if not self.failing:
+            if self.failing:
+                self._failures += self._failures > 0
+            else:
                 self.failing, self._tries = True, pauses(*_BACKOFF)
                 if self._breaker.away is None:  # otherwise listeners know
+                    self._failures = 1
                     self._tell(StoreFailed(error, 1, 0))
             return next(self._tries)
         self.failing = False
+        if forwarded and self._failures:
+            failures, self._failures = self._failures, 0
+            self._tell(StoreBack(failures))
         return _IDLE * random.uniform(0.5, 1) if forwarded else _TAKEN * random.uniform(0.5, 1)
 
     # ---- forwarding -------------------------------------------------------------------------------------------------

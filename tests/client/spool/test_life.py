@@ -8,12 +8,14 @@ import pytest
 
 from pywheel import BadOption, JobQueue, NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
 from pywheel.client import program as queue_module
+from pywheel.client.circuit_breaker import CircuitBreaker
+from pywheel.client.forwarder import Forwarder
 from pywheel.client.spool import Spool
-from pywheel.events import JobRefused, JobsForwarded, StoreFailed
+from pywheel.events import JobRefused, JobsForwarded, StoreBack, StoreFailed
 from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import Put
 from pywheel.stores import open as open_store
-from tests.client.spool.spooled import back, bodies, forwarded
+from tests.client.spool.spooled import back, bodies, fail_with, forwarded
 from tests.jobs.waiting import until
 
 # ---- at the beginning -----------------------------------------------------------------------------------------------
@@ -183,6 +185,22 @@ def test_a_put_that_the_store_fails_at_is_refused_in_the_end_and_holds_up_no_oth
     assert queue.jobs.retry(ids[1])
     until(lambda: forwarded(queue))
     assert queue.get(ids[1]).json() == "bad"
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_store_that_failed_at_a_put_of_the_spool_is_said_to_be_back_once_it_takes_it(store, spool, heard, failures):
+    file = Spool(spool)
+    file.add([Put((NewJob("t", b"1", 0),), "n")])
+    forwarder = Forwarder(CircuitBreaker("store", lambda: store, heard.append), file, heard.append)
+    fail_with(store, StoreError("some rule of the database"))
+    for _ in range(failures):
+        forwarder.step()
+    assert [type(event) for event in heard] == [StoreFailed]
+    store.fault = None
+    for _ in range(2):
+        forwarder.step()
+    assert heard[1:] == [JobsForwarded("t", 1), StoreBack(failures)]
+    file.close()
 
 
 def test_a_spool_that_takes_nothing_is_an_error_of_the_put(queue, store):
