@@ -4,6 +4,7 @@ import base64
 import pickle
 import sys
 import traceback
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -178,6 +179,27 @@ def test_a_key_that_a_service_did_not_have_is_asked_for_again(monkeypatch):
         keyring.seal("t", None, b"body")
     there["a"] = ONE
     assert key_of(keyring.seal("t", None, b"body")) == "a"
+
+
+def test_a_service_that_failed_is_asked_again_after_a_second_and_until_then_the_error_says_why(monkeypatch):
+    now, asked, there = [5.0], [], {}
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def find(id):
+        asked.append(now[0])
+        return there[id]
+
+    keyring = Keyring(find=find, current="a")
+    for now[0] in (5.0, 5.9, 6.0, 6.5):
+        with pytest.raises(NoKey, match="KeyError"):
+            keyring.seal("t", None, b"body")
+    there["a"] = None
+    for now[0] in (7.0, 8.0, 36.0):
+        with pytest.raises(NoKey, match="no key 'a' here: "):
+            keyring.seal("t", None, b"body")
+    there["a"], now[0] = ONE, 37.0
+    assert key_of(keyring.seal("t", None, b"body")) == "a"
+    assert asked == [5.0, 6.0, 7.0, 37.0]
 
 
 def test_a_service_that_fails_is_a_missing_key_and_its_words_stay_out():

@@ -36,6 +36,7 @@ _ENVELOPE, _NONCE, _TAG = 16, 12, 16
 _PURPOSE: Final = b"pywheel body 1"
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MISSED: Final = 30.0  # seconds before a missing key is asked for again
+_FAILED: Final = 1.0  # the same after an error: nobody knows whether the key is missing
 _MOST_MISSED: Final = 1_000  # missing keys that are known at once
 
 
@@ -53,7 +54,7 @@ class Keyring:
         keys: 32 bytes by id, or pairs of both. An id, 1 to 63 letters, digits, dots, dashes and
             underscores, is not secret.
         find: called with an id that is not among `keys`; returns its 32 bytes, or None. For keys in a key service.
-            A key that it has returned is kept; a missing one is asked for again after 30 s.
+            A key that it has returned is kept; a missing one is asked for again after 30 s, or 1 s after an error.
         current: the id of the key that encrypts; default: the first one.
         plain: whether to read bodies that are not encrypted as well, for a store that is being encrypted. Every
             program that can write to the store can then put such bodies.
@@ -74,7 +75,7 @@ class Keyring:
         self._aes: Any = _aes_gcm()
         self.plain = plain
         self._find = find
-        self._missed: dict[str, float] = {}
+        self._missed: dict[str, tuple[float, str]] = {}  # when to ask again, and why there is no key
         self._keys: dict[str, bytes] = {}
         for id, key in _pairs(keys):
             if _checked_id(id) in self._keys:
@@ -145,19 +146,20 @@ class Keyring:
 
     def _found(self, id: str) -> bytes:
         """Ask `find` for a key, and keep it. NoKey if it is missing, BadOption if `find` returned something else."""
-        why = ""
+        again, why = self._missed.get(id, (0.0, ""))
         # Bodies may have any text as id, if somebody else can write to the store: such text is for no service.
-        if self._find is not None and _ID.fullmatch(id) and self._missed.get(id, 0.0) <= time.monotonic():
+        if self._find is not None and _ID.fullmatch(id) and again <= time.monotonic():
+            pause, why = _MISSED, ""
             try:
                 found = self._find(id)
             except Exception as error:  # noqa: BLE001  (whatever a service may raise)
-                found, why = None, f" ({type(error).__name__})"
+                found, pause, why = None, _FAILED, f" ({type(error).__name__})"
             if found is not None and _is_key(found):
                 self._keys[id] = bytes(found)
                 return self._keys[id]
             if len(self._missed) >= _MOST_MISSED:
                 self._missed.clear()
-            self._missed[id] = time.monotonic() + _MISSED
+            self._missed[id] = (time.monotonic() + pause, why)
             if found is not None:
                 _checked(id, found)
         raise NoKey(f"there is no key {id!r:.80} here{why}: add it to PYWHEEL_KEYS, or to the queue's Keyring")
