@@ -342,6 +342,25 @@ def test_a_result_lies_encrypted_and_is_read_plain(queue, store):
     assert queue.result(by_hand).result == b"plain"
 
 
+def test_a_plain_result_is_none_for_a_keyring_that_refuses_what_is_plain(queue, store):
+    id, forged = done(queue, SECRET), done(JobQueue(store), "forged")
+    assert [queue.result(one).json() for one in (id, forged)] == [SECRET, "forged"]
+    strict = JobQueue(store, encryption=Keyring({"a": ONE}, plain=False))
+    assert strict.result(id).json() == SECRET
+    for found in (strict.result(forged), strict.wait(forged), strict.jobs.history(forged)[-1]):
+        assert found.result is None
+    with pytest.raises(BadBody, match="has no result"):
+        strict.result(forged).json()
+
+
+def test_a_plain_body_is_shown_as_it_is_by_a_keyring_that_refuses_what_is_plain(queue, store):
+    id = JobQueue(store).put("t", "forged")
+    strict = JobQueue(store, encryption=Keyring({"a": ONE}, plain=False))
+    assert [job.json() for job in (strict.get(id), *strict.jobs.list())] == ["forged"] * 2
+    with pytest.raises(BadBody, match="not encrypted"):
+        strict.reserve("t")
+
+
 def test_a_result_cannot_stand_for_a_body_nor_for_another_jobs_result(queue, store):
     id, other = done(queue, SECRET, key="k"), done(queue, SECRET, key="l")
     one, two = stored(store, id), stored(store, other)

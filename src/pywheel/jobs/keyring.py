@@ -56,8 +56,9 @@ class Keyring:
         find: called with an id that is not among `keys`; returns its 32 bytes, or None. For keys in a key service.
             A key that it has returned is kept; a missing one is asked for again after 30 s, or 1 s after an error.
         current: the id of the key that encrypts; default: the first one.
-        plain: whether to read bodies that are not encrypted as well, for a store that is being encrypted. Every
-            program that can write to the store can then put such bodies.
+        plain: whether to accept bodies and results that are not encrypted as well, for a store that is being
+            encrypted. Every program that can write to the store can then put such ones. `get` and `list` show plain
+            bodies in any case.
 
     Raises:
         BadOption: there is no key, or one is not 32 bytes, or an id is invalid or there twice; or `cryptography` is

@@ -31,8 +31,8 @@ def result_name(topic: str) -> str:
 class EncryptedStore(Front):
     """Encrypts bodies that are put, and decrypts those that are read. A body that it cannot decrypt is shown as it is.
 
-    Claims come as they are stored: workers decrypt them by `opened`. A job that is imported with an encrypted body
-    keeps it.
+    Claims come as they are stored: workers decrypt them by `opened`, which may refuse a plain body. A plain result is
+    read by callers alone, so the same keyring hides it here. A job that is imported with an encrypted body keeps it.
     """
 
     def __init__(self, store: Store, keyring: Keyring) -> None:
@@ -151,9 +151,13 @@ class EncryptedStore(Front):
         return [self._opened_result(id, rows) for id, rows in zip(query.ids, self._store.ask(query), strict=True)]
 
     def _opened_result(self, id: int, attempts: list[Attempt]) -> list[Attempt]:
-        """Return a history with a plain result, if it can be decrypted here."""
+        """Return a history with a plain result, if it can be decrypted here; with none if the keyring refuses it."""
         result = attempts[-1].result if attempts else None
-        if result is not None and is_encrypted(result) and (job := self._store.ask(GetJob(id))) is not None:
+        if result is None:
+            return attempts
+        if not is_encrypted(result):
+            return attempts if self._keyring.plain else [*attempts[:-1], attempts[-1]._replace(result=None)]
+        if (job := self._store.ask(GetJob(id))) is not None:
             with suppress(BadBody):
                 result = self._keyring.open(result_name(job.topic), job.key, result)
                 return [*attempts[:-1], attempts[-1]._replace(result=result)]
