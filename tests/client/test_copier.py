@@ -452,6 +452,24 @@ def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls
         assert old.verify() == new.verify() == []
 
 
+def test_a_finished_job_that_is_deleted_in_the_source_stays_in_the_target_like_one_that_ended_there(in_memory):
+    """After a switch the copies are jobs, and end; the next copy cannot tell these from copies of finished jobs."""
+    old, new = in_memory
+    ids = put(old, NewJob("t", b"cancelled", FAR), NewJob("t", b"done", FAR))
+    old.apply([ops.Cancel(ids[0])])
+    Copier(old, new).carry()
+    old.apply([ops.Delete(ids[0])])
+    Copier(old, new).switch(10)
+    [copy] = new.ask(ListJobs(Filter(state=State.DELAYED, topic="t"), 0, 9))
+    [_, [job]] = new.apply([ops.Edit(copy.id, 0), ops.Reserve("t", 1, TERMS, "w")])
+    assert new.apply([ops.Ack(job.id, job.claims)]) == [True]
+    ended = finished(new)
+    assert [(job[1], job[5]) for job in ended] == [(b"cancelled", State.CANCELLED), (b"done", State.DONE)]
+    old.apply([ops.Delete(ids[1]), ops.Pause("t", False)])  # it is in use again
+    assert Copier(old, new).carry() == (0, 0, 0, 0, 0)
+    assert finished(new) == ended
+
+
 @contextmanager
 def beside_a_producer(store):
     """Have twenty jobs put each time that jobs are listed."""

@@ -150,6 +150,7 @@ class Copier:
     def carry(self) -> CopyProgress:
         """Copy the source while its producers and workers go on; bring existing copies up to date.
 
+        Copies of finished jobs that were deleted in the source stay: jobs that ended in the target look the same.
         It ends after as many jobs as there were at its beginning, so that producers cannot keep it. Each call costs
         O(jobs of both stores), and some 200 bytes of memory for each job. Raises StoreError, and BadOption if the
         target has live jobs that are not copies.
