@@ -272,6 +272,19 @@ def test_deaths_of_workers_that_handled_jobs_are_no_crash_loop(monkeypatch, capl
     assert any("a crash loop" in record.getMessage() for record in caplog.records) is loops
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="no real-time signals here")
+def test_a_worker_killed_by_a_signal_without_a_name_is_replaced_and_said_by_its_number(monkeypatch, caplog):
+    supervisor = dying(monkeypatch, 1, True)
+    number = signal.SIGRTMIN + 6
+    supervisor._command[-1] += f"; os.kill(os.getpid(), {number:d})"
+
+    def look():
+        if sum(f"killed by signal {number:d};" in record.getMessage() for record in caplog.records) >= 2:
+            supervisor.stop()
+
+    supervisor.run(look)
+
+
 def children():
     """The children of this process, zombies too."""
     stats = [process / "stat" for process in Path("/proc").iterdir() if process.name.isdecimal()]

@@ -374,7 +374,8 @@ class _WorkerProcess:
             return self.failed["text"]
         code = self._process.returncode
         if code is not None and code < 0:
-            return f"killed by {signal.Signals(-code).name}"
+            names = {number.value: number.name for number in signal.Signals}  # few real-time signals have one
+            return f"killed by {names.get(-code, f'signal {-code}')}"
         return f"exit code {code}"
 
     def close(self) -> None:
