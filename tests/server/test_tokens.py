@@ -1,6 +1,6 @@
 """Tokens: what they grant, for how long, and that nobody finds a secret in the store."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -182,6 +182,11 @@ def test_tokens_are_listed_without_their_secrets(tokens, clock):
     assert {token.name for token in tokens.list()} == {"first", "", *map(str, range(1_010))}
 
 
+def test_a_token_may_last_until_the_end_of_the_year_9999_and_is_read(tokens):
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert tokens.grant(tokens.add(["read"], until=last)).until == last
+
+
 def test_one_that_is_over_is_listed_for_a_while(tokens, store, clock):
     tokens.add(["read"], until=START + HOUR)
     tokens.add(["read"], note="stays")
@@ -204,6 +209,8 @@ def test_one_that_is_over_is_listed_for_a_while(tokens, store, clock):
         ((["read"], [None]), "topics are texts"), ((["read"], ["x" * 16_000] * 10), "64|65536"),
         ((["read"], ["*"], datetime(2100, 1, 1)), "zone|aware"), ((["read"], ["*"], START), "that time has passed"),
         ((["read"], ["*"], START - HOUR), "that time has passed"), ((["read"], ["*"], "2100-01-01"), "datetime"),
+        ((["read"], ["*"], datetime(9999, 12, 31, 23, tzinfo=timezone(-HOUR))), "after the year 9999"),
+        ((["read"], ["*"], datetime.max.replace(tzinfo=UTC)), "after the year 9999"),
         ((["read"], ["*"], None, "n" * 201), "200"), ((["read"], ["*"], None, 7), "200"),
     ],
 )  # fmt: skip

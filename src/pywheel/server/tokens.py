@@ -35,6 +35,7 @@ _SECRET: Final = re.compile(r"pw_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
 _ID: Final = re.compile(r"(?:pw_)?([0-9a-f]{12})(?:_[A-Za-z0-9_-]*)?", re.ASCII)
 _LISTED: Final = 30 * 86_400_000  # ms for which an expired token is listed
 _LONGEST_NOTE: Final = 200  # characters
+_LATEST: Final = 253_402_300_799_999  # ms: the end of the year 9999 in UTC, after which there is no datetime
 
 
 class Grant(NamedTuple):
@@ -82,11 +83,13 @@ class Tokens:
             note: its holder, for people.
 
         Raises:
-            BadOption: an argument makes no sense, or `until` is over.
+            BadOption: an argument makes no sense, or `until` is over or after the year 9999 in UTC.
         """
         now, end = self._store.clock.wall(), None if until is None else moment(until, "until", error=BadOption)
         if end is not None and end <= now:
             raise BadOption(f"a token cannot expire at {until}: that time has passed")
+        if end is not None and end > _LATEST:
+            raise BadOption(f"a token cannot expire at {until}: that is after the year 9999 in UTC")
         ttl = None if end is None else end - now + _LISTED
         record = {"scopes": _scopes(scopes), "topics": _topics(topics), "until": end, "note": _note(note), "made": now}
         while True:
