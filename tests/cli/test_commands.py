@@ -226,6 +226,17 @@ def test_a_line_that_is_no_json_is_named_and_says_where_to_go_on(fails, queue, t
         assert queue.topics.counts()["mail"].delayed == 1_000
 
 
+@pytest.mark.parametrize(
+    "line", ["\ufeff1".encode(), b"1\0", "1".encode("utf-16"), b'"\xff"', b'"\xed\xa0\x80"'], ids=repr
+)
+def test_a_line_in_another_encoding_than_utf_8_without_a_mark_is_refused_as_no_json(fails, queue, tmp_path, line):
+    file = tmp_path / "mails.jsonl"
+    file.write_bytes(line + b"\n")
+    assert "line 1: " in (said := fails(2, "put", "mail", "--lines", "--file", file))
+    assert "is not JSON" in said
+    assert queue.topics.counts() == {}
+
+
 def test_a_job_has_headers_and_where_it_goes(call, queue):
     call("put", "notify", "1", "--to", "https://shop.example/hook", "-H", "tenant=acme", "-H", "region=eu=1")
     [job] = queue.jobs.list("notify")

@@ -183,7 +183,8 @@ def _checked(content: bytes, *, text: bool) -> bytes:
         return content
     shown = content[:60].decode("utf-8", "surrogateescape")
     try:
-        json.loads(content, parse_constant=_not_in_json)
+        # Decoded here: of bytes Python guesses the encoding, and a task would refuse what is not plain UTF-8.
+        json.loads(content.decode(), parse_constant=_not_in_json)
     except RecursionError:
         raise BadJob(f"{shown!r} is nested too deep {_AS_IT_IS}") from None
     except ValueError as error:
