@@ -213,6 +213,14 @@ def test_a_job_a_line_is_put_a_thousand_at_a_time(call, queue, tmp_path, monkeyp
     assert [job.body for job in queue.jobs.list("note")] == [b"one", b"two"]
 
 
+def test_long_lines_are_put_a_few_megabytes_at_a_time(fails, queue, tmp_path):
+    """So that memory does not grow with their length."""
+    file = tmp_path / "mails.jsonl"
+    file.write_text(f'"{"x" * (MAX_BODY - 2)}"\n' * 6 + "oops\n")
+    assert "go on with line 5" in fails(2, "put", "mail", "--lines", "--file", file)
+    assert queue.topics.counts()["mail"].delayed == 4
+
+
 def test_a_line_that_is_no_json_is_named_and_says_where_to_go_on(fails, queue, tmp_path):
     file = tmp_path / "mails.jsonl"
     file.write_text("1\n" * 1_200 + "oops\n")

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any, BinaryIO
 
 import typer
@@ -28,6 +27,7 @@ __all__ = ["cancel", "delete", "edit", "history", "put", "reschedule", "retry", 
 
 _AS_IT_IS = "to be looked at: give --text to put it as it is"
 _BATCH = 1_000  # jobs in a transaction
+_BYTES = 4 << 20  # of their lines: the one that reaches it is the last
 
 
 @dataclass(kw_only=True)
@@ -106,7 +106,7 @@ def put(
         str | None, typer.Option(help="Where an outlet delivers it: a URL, or a name of the outlet's.")
     ] = None,
     lines: Annotated[
-        bool, typer.Option("--lines", help="A job a line, of --file or standard input; a thousand a transaction.")
+        bool, typer.Option("--lines", help="A job a line, of --file or standard input; up to a thousand a transaction.")
     ] = False,
     dedupe_for: Annotated[
         str | None, typer.Option(help="Refuse the put if a job with its key ended less than this ago.")
@@ -148,7 +148,7 @@ def _put_lines(queue: JobQueue, stream: BinaryIO, topic: str, options: JobOption
     """Put a job for each line; return how many. BadJob for a line that is not a body: earlier batches are stored."""
     count = 0
     with counted("putting", "put", None) as shown:
-        while batch := list(islice(iter(lambda: stream.readline(MAX_BODY + 2), b""), _BATCH)):
+        while batch := _next_lines(stream):
             jobs = []
             for number, line in enumerate(batch, count + 1):
                 try:
@@ -159,6 +159,15 @@ def _put_lines(queue: JobQueue, stream: BinaryIO, topic: str, options: JobOption
             count += len(jobs)
             shown(count)
     return count
+
+
+def _next_lines(stream: BinaryIO) -> list[bytes]:
+    """Return the lines of a transaction; none at the end. A line that is too long for a body comes in parts."""
+    lines, size = list[bytes](), 0
+    while len(lines) < _BATCH and size < _BYTES and (line := stream.readline(MAX_BODY + 2)):
+        lines.append(line)
+        size += len(line)
+    return lines
 
 
 def _stream(values: Values) -> BinaryIO:
