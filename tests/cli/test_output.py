@@ -1,5 +1,7 @@
 """Tables for people, lines for pipes; streams that are full, closed, or know few characters."""
 
+import errno
+import io
 import os
 import re
 import subprocess
@@ -100,6 +102,49 @@ def test_closed_streams_do_no_harm(queue, closed):
     assert result.returncode == (3 if ">&-" in closed.split() else 0)
     assert result.stderr == (b"pywheel: the output cannot be written: it is closed\n" if closed == ">&-" else b"")
     assert [job.json() for job in queue.jobs.list()] == [7]
+
+
+class Broken(io.RawIOBase):
+    """An input that ends in an error after a line."""
+
+    def __init__(self):
+        self._left = [b"1\n"]
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        if not self._left:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        buffer[:2] = self._left.pop()
+        return 2
+
+
+@pytest.mark.parametrize(("words", "then"), [("-", "\n"), ("--file -", "\n"), ("--lines", "; go on with line 1,")])
+def test_an_input_that_cannot_be_read_is_not_taken_for_the_output(fails, queue, monkeypatch, words, then):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Broken())))
+    err = fails(2, "put", "t", *words.split())
+    assert err.startswith(f"pywheel: the input cannot be read: {os.strerror(errno.EIO)}{then}")
+    assert queue.topics.counts() == {}
+
+
+@pytest.mark.parametrize("words", ["-", "--file -"])
+def test_a_closed_input_is_empty(call, queue, monkeypatch, words):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert call("put", "t", *words.split()) == (0, "1\n", "")
+    assert queue.get(1).body == b""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a directory in use is not deleted there")
+@pytest.mark.parametrize("command", ["work shop:queue --reload", "backup copy.db"])
+def test_a_working_directory_that_was_deleted_is_said_and_not_taken_for_the_output(
+    fails, queue, tmp_path, monkeypatch, command
+):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "the working directory was deleted" in fails(3, *command.split())
 
 
 @pytest.mark.stress

@@ -15,7 +15,7 @@ from ..jobs.queries import ListWorkers
 from ..stores.contract import Store as JobStore
 from ..stores.contract import outcome_of
 from ..stores.notifier import order
-from ..stores.open import migration
+from ..stores.open import migration, working_directory
 from ..stores.verify import Finding
 from .examples import examples
 from .options import NO, Group, No, Target, absolute, with_options
@@ -156,12 +156,12 @@ def backup(file: Annotated[Path, typer.Argument(help="A new file; it is a store 
     """Copy all jobs as they are now into a new file. Workers and clients may run meanwhile."""
     if file.exists():
         raise BadOption(f"{file} exists: give the name of a new file")
-    if not file.absolute().parent.is_dir():
+    target = file if file.is_absolute() else working_directory() / file
+    if not target.parent.is_dir():
         raise BadOption(f"there is no folder {file.parent}: create it")
     with on.existing() as queue, progress("copying"):
-        _able(queue.store, "backup")(file)
-    path = str(file.absolute())
-    on.emit({"path": path, "size": file.stat().st_size}, f"copied to {path}")
+        _able(queue.store, "backup")(target)
+    on.emit({"path": str(target), "size": target.stat().st_size}, f"copied to {target}")
 
 
 def check(on: Target) -> None:

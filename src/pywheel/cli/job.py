@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -148,31 +147,40 @@ def _put_lines(queue: JobQueue, stream: BinaryIO, topic: str, options: JobOption
     """Put a job for each line; return how many. BadJob for a line that is not a body: earlier batches are stored."""
     count = 0
     with counted("putting", "put", None) as shown:
-        while batch := _next_lines(stream):
+        while batch := _next_lines(stream, count + 1):
             jobs = []
             for number, line in enumerate(batch, count + 1):
                 try:
                     jobs.append(queue.job(topic, _checked(line.rstrip(b"\r\n"), text=text), **options))
                 except BadJob as error:
-                    raise BadJob(f"line {number}: {error}; go on with line {count + 1}, once that is mended") from None
+                    raise BadJob(f"line {number}: {error}{_then(count + 1)}") from None
             queue.put_many(jobs)
             count += len(jobs)
             shown(count)
     return count
 
 
-def _next_lines(stream: BinaryIO) -> list[bytes]:
-    """Return the lines of a transaction; none at the end. A line that is too long for a body comes in parts."""
+def _then(line: int) -> str:
+    """Return the end of a message about a line that was not put, or not read."""
+    return f"; go on with line {line}, once that is mended"
+
+
+def _next_lines(stream: BinaryIO, first: int) -> list[bytes]:
+    """Return the lines of a transaction, from the line `first` on; none at the end.
+
+    A line that is too long for a body comes in parts. BadJob if the stream cannot be read.
+    """
     lines, size = list[bytes](), 0
-    while len(lines) < _BATCH and size < _BYTES and (line := stream.readline(MAX_BODY + 2)):
-        lines.append(line)
-        size += len(line)
+    with _read(_then(first)):
+        while len(lines) < _BATCH and size < _BYTES and (line := stream.readline(MAX_BODY + 2)):
+            lines.append(line)
+            size += len(line)
     return lines
 
 
 def _stream(values: Values) -> BinaryIO:
     """Return the file of --file, or the standard input."""
-    return values.file or (io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
+    return values.file or sys.stdin.buffer
 
 
 def _content(body: str | None, values: Values) -> bytes:
@@ -203,9 +211,22 @@ def _checked(content: bytes, *, text: bool) -> bytes:
     return content
 
 
+@contextmanager
+def _read(then: str = "") -> Iterator[None]:
+    """Raise BadJob if the input cannot be read: an OSError would be taken for one of the output."""
+    try:
+        yield
+    except OSError as error:
+        raise BadJob(f"the input cannot be read: {error.strerror}{then}") from None
+
+
 def _all_of(stream: BinaryIO) -> bytes:
-    """Return the content of a stream. BadJob if it is longer than a body may be; the rest is not read."""
-    content = stream.read(MAX_BODY + 1)
+    """Return the content of a stream. BadJob if it is longer than a body may be, or cannot be read.
+
+    The rest of a longer one is not read.
+    """
+    with _read():
+        content = stream.read(MAX_BODY + 1)
     if len(content) > MAX_BODY:
         raise BadJob(f"the body has more than {MAX_BODY} bytes: store it elsewhere, put its name")
     return content

@@ -274,7 +274,7 @@ def ask_first(what: str, count: int, *, yes: bool) -> None:
     if yes or count == 0:
         return
     jobs = f"{count:,} job{'s' if count != 1 else ''}"
-    if not (on_terminal() and sys.stdin is not None and sys.stdin.isatty()):
+    if not (on_terminal() and sys.stdin.isatty()):
         raise BadOption(f"this would {what} {jobs}: give --yes, or --dry-run to look first")
     if not typer.confirm(f"{what} {jobs}?", err=True):
         raise No("nothing was changed")

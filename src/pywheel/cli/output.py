@@ -30,7 +30,7 @@ _closed = False  # whether the shell has closed the standard output
 
 
 def sound_streams() -> None:
-    """Make the standard streams writable, even if the shell has closed some.
+    """Make the standard streams usable, even if the shell has closed some: its input is then empty.
 
     The next file that is opened, such as the store's, would get a closed stream's descriptor, and so the output. A
     character that a stream's encoding lacks is written with a backslash.
@@ -42,6 +42,8 @@ def sound_streams() -> None:
         except OSError:
             _closed |= number == 1
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  (until the end)
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115  (until the end)

@@ -20,6 +20,7 @@ from ..jobs.durations import KEEP, duration
 from ..jobs.handler import MOST_AT_ONCE
 from ..observe import logs
 from ..stores.address import Address
+from ..stores.open import working_directory
 from .options import Grace, Keep, absolute, kept_for, parts, placed, program, span
 from .output import fail, note, say
 
@@ -228,7 +229,7 @@ class Sources:
 
 def _times() -> dict[Path, int]:
     times = {}
-    for here, folders, files in os.walk(Path.cwd()):
+    for here, folders, files in os.walk(working_directory()):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _NOT_OURS]
         for file in (Path(here, name) for name in files if name.endswith(".py")):
             with suppress(OSError):  # an editor may replace it just now
