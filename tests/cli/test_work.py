@@ -145,6 +145,22 @@ def test_a_source_that_changes_comes_or_goes_is_told_once_and_looked_for_twice_a
         assert sources.changed() is None
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--log-format xml", "a log format must be text or json"),
+        ("--processes 1001", "processes must be"),
+        ("--keep soon", "--keep"),
+    ],
+)
+def test_options_that_make_no_sense_end_a_reload_as_no_source_can_mend_them(
+    fails, tmp_path, monkeypatch, options, said
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Sources, "changed", lambda sources: pytest.fail("it waits for a change of the sources"))
+    assert said in fails(2, "work", "shop_of_a_test:queue", "--reload", *options.split())
+
+
 def test_without_the_extra_of_its_metrics_it_says_so_before_it_starts_processes(fails, monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     err = fails(2, "work", "no.such:queue", "--processes", 2, "--metrics-port", 0)

@@ -93,7 +93,9 @@ def work(
     options: WorkerOptions = {"topics": None if topics is None else parts(topics), "concurrency": concurrency}
     options |= {"grace": span(grace), "keep": kept_for(keep)}
     terms = Terms(store, options, processes, log_format, metrics)
-    duration(span(grace), "--grace", error=BadOption)
+    for name, given in (("--grace", options["grace"]), ("--keep", options["keep"])):
+        if given is not None:
+            duration(given, name, error=BadOption)
     if metrics is not None:
         needed("prometheus_client", "telemetry")  # fail here, not in each process
     if reload:
@@ -159,14 +161,19 @@ _HOW_TO_END: Final = "Ctrl-C once more ends it"
 # ---- several processes ----------------------------------------------------------------------------------------------
 
 
-def _supervise(target: str, terms: Terms, sources: Sources | None = None) -> None:
+def _supervise(target: str, terms: Terms) -> None:
     """Run worker processes until stopped. They import the program, not this process."""
+    supervisor = _supervisor(target, terms)
+    supervisor.run(_Look(supervisor, terms))
+
+
+def _supervisor(target: str, terms: Terms) -> Supervisor:
+    """Return a supervisor that has not begun. BadOption if `terms` make no sense with any program."""
     from ..processes import Supervisor
 
     logs.begin(terms.log)
     store = None if terms.store is None else absolute(terms.store)
-    supervisor = Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **terms.options)
-    supervisor.run(_Look(supervisor, terms, sources))
+    return Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **terms.options)
 
 
 class _Look:
@@ -200,8 +207,9 @@ def _reloading(target: str, terms: Terms) -> None:
     """Work; if the program cannot begin, wait for a change of a source and try again."""
     sources = Sources()
     while True:
+        supervisor = _supervisor(target, terms)  # no change of a source mends an error of the options
         try:
-            _supervise(target, terms, sources)
+            supervisor.run(_Look(supervisor, terms, sources))
         except PywheelError as error:
             fail(str(error))
             note("pywheel: waiting for a change of the sources; Ctrl-C ends it")
