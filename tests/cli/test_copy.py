@@ -1,15 +1,30 @@
 """`pywheel copy`: from one store to another, beside what runs, and over."""
 
 import json
+import signal
 
 import pytest
 
 from pywheel import JobQueue
+from pywheel.jobs.commands import Pause
+from pywheel.jobs.queries import CountJobs, ListTopics
+
+HANG_UPS = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no hang-ups here")
 
 
 @pytest.fixture
 def other(tmp_path):
     return f"sqlite:///{tmp_path}/other.db"
+
+
+@pytest.fixture
+def unexpected_signals():
+    """Signals that end no command fail its test, and not the tests; under nohup hang-ups would be ignored."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, lambda *_: pytest.fail("it would have ended here")) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_a_copy_goes_beside_and_says_how_to_go_on(call, queue, url, other, tmp_path):
@@ -48,6 +63,28 @@ def test_what_still_runs_ends_a_switch_and_nothing_stays_paused(fails, queue, ur
     [job] = queue.reserve("t")
     err = fails(3, "copy", url, other, "--switch", "--wait", "0.1s")
     assert ("still runs 1 of 't'" in err, "the same command goes on where it was" in err) == (True, True)
+    assert [topic.paused for topic in queue.topics.list()] == [False]
+    assert queue.ack(job)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", pytest.param("SIGHUP", marks=HANG_UPS)])
+def test_a_signal_that_ends_a_switch_resumes_the_source(fails, queue, url, other, meanwhile, unexpected_signals, name):
+    """A closed terminal may send its signal several times."""
+    number, sent = getattr(signal, name), []
+    queue.put("t")
+    [job] = queue.reserve("t")
+
+    def send():
+        """While it waits for what runs; a hang-up also while it resumes the source."""
+        if all(topic.paused for topic in queue.store.ask(ListTopics())):
+            sent.append(number)
+            signal.raise_signal(number)
+
+    meanwhile("ask", CountJobs, send)
+    meanwhile("apply", Pause, lambda: name == "SIGHUP" and sent and signal.raise_signal(number))
+    err = fails(130, "copy", url, other, "--switch")
+    assert "the same command goes on where it was" in err
+    assert len(sent) == 1
     assert [topic.paused for topic in queue.topics.list()] == [False]
     assert queue.ack(job)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated
 
 import typer
@@ -63,7 +63,8 @@ def _carry(copier: Copier, old: JobQueue, new: JobQueue, _: float, out: Output) 
 
 
 def _switch(copier: Copier, old: JobQueue, new: JobQueue, seconds: float, out: Output) -> int:
-    done = copier.switch(seconds)
+    with _interrupted_by_signals():
+        done = copier.switch(seconds)
     text = f"{done.jobs + done.late:,} jobs are in {new.store.url}; nothing could start for {done.seconds:.1f} s"
     text += f"; finished: {done.finished:,}"
     out.emit(done._asdict(), text)
@@ -72,6 +73,20 @@ def _switch(copier: Copier, old: JobQueue, new: JobQueue, seconds: float, out: O
     if done.refused:
         note(f"pywheel: {done.refused:,} jobs stayed there: live jobs of {new.store.url} have their keys")
     return NO if done.refused else 0
+
+
+def _interrupted_by_signals() -> AbstractContextManager[None]:
+    """Take SIGTERM and the end of the terminal for Ctrl-C within this context: FROM is resumed before the end."""
+    from ..worker.worker import stop_on_signals  # the other commands do not need it
+
+    told = False
+
+    def interrupt() -> None:
+        nonlocal told
+        told = True
+        raise KeyboardInterrupt
+
+    return stop_on_signals(interrupt, lambda: told)
 
 
 @contextmanager
