@@ -166,3 +166,20 @@ def test_a_source_that_breaks_leaves_the_old_version_at_work_until_it_is_mended(
     until(lambda: not any(map(alive, old)))  # each of them may take a job until then
     shop.queue.put("t")
     shop.reached("mended")
+
+
+@pytest.mark.parametrize("options", [ONE, SEVERAL])
+def test_a_source_that_is_mended_while_the_broken_one_imports_is_begun_with(shop, options):
+    good = shop.source.read_text()
+    shop.source.write_text(good.replace('at("import")', 'at("broken")\nraise KeyError(7)'))
+    shop.hold("broken")
+    shop.hold("import")
+    shop.start(*options)
+    shop.reached("broken", shop.processes)
+    shop.source.write_text(good)
+    shop.reached("import")
+    (shop.folder / "hold-broken").unlink()
+    until(lambda: shop.has_said("ended after") or shop.has_said("waiting for a change"))
+    assert not shop.has_said("waiting for a change")
+    shop.go()
+    shop.working()

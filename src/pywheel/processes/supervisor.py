@@ -179,7 +179,8 @@ class Supervisor:
         self._deaths = 1 if lived > _STEADY or worker.worked or worker.stopped else self._deaths + 1
         if worker.failed is not None and worker.failed["trace"]:
             _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
-        if not self.about and (worker.failed is not None or self._deaths >= self._processes):
+        renewed = self._hup or worker in self._renew  # then the next one is of a newer version, which may begin
+        if not self.about and not renewed and (worker.failed is not None or self._deaths >= self._processes):
             self._give_up(worker)
             return
         pause = min(_BACKOFF[0] * 2 ** min(self._deaths - 1, 20), _BACKOFF[1])
