@@ -8,6 +8,7 @@ import pytest
 from pywheel import Job, State
 from pywheel.events import Events, Tracer
 from pywheel.execution import Ended, Execution
+from pywheel.execution.loading import end_of
 from pywheel.jobs.handler import NotNow, Skipped, current_job, to_the_end
 from pywheel.jobs.schedule import NAME
 
@@ -101,3 +102,10 @@ def test_a_job_is_given_back_unspent_if_there_is_no_thread_to_ask_whether_it_may
     free.append(True)
     assert in_task(Execution(ran.append, None), job) == Ended()
     assert ran == [job]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(3, "exit code 3"), (-9, "killed by SIGKILL"), (-40, "killed by signal 40")]
+)
+def test_the_end_of_a_process_is_said_also_by_a_signal_without_a_name(code, said):
+    assert end_of(code) == said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -15,7 +16,7 @@ from ..jobs.checks import did_you_mean, name
 from ..jobs.handler import Handler
 from ..jobs.keyring import Keyring
 
-__all__ = ["chosen", "give_keys", "importing", "interpreter", "load", "no_worker_while_importing"]
+__all__ = ["chosen", "end_of", "give_keys", "importing", "interpreter", "load", "no_worker_while_importing"]
 
 _importing = False
 
@@ -91,6 +92,14 @@ def interpreter() -> list[str]:
     """Return the command that starts another interpreter with the options of this one."""
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *options]
+
+
+def end_of(code: int | None) -> str:
+    """Return in words how a process with this return code, as `subprocess` has it, ended."""
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}  # few real-time signals have one
+    return f"killed by {names.get(-code, f'signal {-code}')}"
 
 
 @contextmanager

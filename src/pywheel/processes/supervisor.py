@@ -22,7 +22,7 @@ from typing import Any, Final, Unpack
 
 from .. import _errors
 from .._errors import BadJob, BadOption, PywheelError, StoreError
-from ..execution.loading import interpreter, no_worker_while_importing
+from ..execution.loading import end_of, interpreter, no_worker_while_importing
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
 from ..observe import logs
@@ -373,11 +373,7 @@ class _WorkerProcess:
         """How the child has ended, in words."""
         if self.failed is not None:
             return self.failed["text"]
-        code = self._process.returncode
-        if code is not None and code < 0:
-            names = {number.value: number.name for number in signal.Signals}  # few real-time signals have one
-            return f"killed by {names.get(-code, f'signal {-code}')}"
-        return f"exit code {code}"
+        return end_of(self._process.returncode)
 
     def close(self) -> None:
         """Wait for the child's end."""

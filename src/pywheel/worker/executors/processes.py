@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from ..._errors import BadOption, PywheelError
 from ...execution import Execution
-from ...execution.loading import interpreter
+from ...execution.loading import end_of, interpreter
 from ...jobs.handler import Handler, RaisedElsewhere, by_name
 from ...jobs.job import Job
 from ...jobs.retry import RetryFunction
@@ -311,8 +311,7 @@ class _Child:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDS)
         self.kill()
-        code = self._process.wait()
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return end_of(self._process.wait())
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
