@@ -47,6 +47,12 @@ def test_bytes_travel_as_they_are_and_are_no_json(queue):
         job.json()
 
 
+def test_a_body_that_is_nested_too_deep_is_a_bad_body(queue):
+    job = queue.get(queue.put("t", b"[" * 100_000 + b"]" * 100_000))
+    with pytest.raises(BadBody, match=f"the body of job {job.id} is nested too deep"):
+        job.json()
+
+
 @pytest.mark.parametrize(("options", "most"), [({}, 2**20), ({"max_body": 1000}, 1000)])
 def test_a_body_may_have_as_many_bytes_as_the_limit_and_no_more(url, clock, options, most):
     with JobQueue(url, clock=clock, **options) as queue:

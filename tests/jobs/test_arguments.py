@@ -169,6 +169,14 @@ def test_what_is_no_json_is_another_error(codec, body):
         codec("t", fields(n=int)).decode(body)
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_body_that_is_nested_too_deep_is_a_bad_body(codec, monkeypatch):
+    monkeypatch.setattr("pywheel.tasks.arguments._there", lambda: codec is TypedCodec)
+    arguments = Arguments("t", fields(n=Any))
+    with pytest.raises(BadBody, match="the body of t is nested too deep"):
+        arguments.decoded(b'{"n":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
 @pytest.mark.parametrize("wanted", [Any, float | None, list[float | None]])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_number_that_json_has_not_is_no_none(codec, wanted, value):

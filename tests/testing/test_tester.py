@@ -325,6 +325,11 @@ def test_what_was_not_put_is_told_with_what_was(tester, queue):
         tester.assert_put("mail", count=2)
 
 
+def test_a_put_that_is_nested_too_deep_has_another_body(tester, queue):
+    queue.put("a", b"[" * 100_000)
+    assert tester.assert_put("a", {"n": 1}, count=0) == tester.assert_put("a", n=1, count=0) == []
+
+
 def test_what_no_put_can_have_is_refused(tester, queue):
     for wrong in ([1, 2], [{}, {}]):
         with pytest.raises(BadOption, match="one body"):

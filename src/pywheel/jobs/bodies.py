@@ -26,9 +26,16 @@ def encoded(body: Any) -> bytes:
 
 
 def decoded(body: bytes, what: str) -> Any:
-    """Return the JSON value of bytes. BadBody, naming `what` they are, if they are not JSON; NoKey if encrypted."""
+    """Return the JSON value of bytes.
+
+    Raises:
+        BadBody: they are not JSON, or nested too deep for Python; it names `what` they are.
+        NoKey: they are encrypted.
+    """
     try:
         return json.loads(body)
+    except RecursionError:
+        raise BadBody(f"{what} is nested too deep") from None
     except ValueError as error:  # includes text that is not UTF-8
         if is_encrypted(body):
             known = f"{what} is encrypted, with key {key_of(body)!r:.80}"

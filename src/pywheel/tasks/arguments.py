@@ -99,7 +99,7 @@ class Arguments:
 
         Raises:
             BadArguments: they do not fit.
-            BadBody: the body is not JSON; NoKey, a BadBody, if it is encrypted.
+            BadBody: the body is not JSON, or nested too deep; NoKey, a BadBody, if it is encrypted.
         """
         if body in (b"null", b""):  # put without a body: no arguments
             body = b"{}"
@@ -107,6 +107,8 @@ class Arguments:
             return self._codec.decode(body)
         except Misfit as misfit:
             raise self._refusal(misfit) from None
+        except RecursionError:
+            raise BadBody(f"the body of {self.task} is nested too deep") from None
         except BadBody:
             if is_encrypted(body):
                 raise NoKey(f"arguments of {self.task} are encrypted, with key {key_of(body)!r:.80}") from None

@@ -124,7 +124,7 @@ class AnyTask(Generic[P, C, R]):
 
         Raises:
             BadArguments: they do not fit the function.
-            BadBody: the body is not JSON.
+            BadBody: the body is not JSON, or nested too deep.
         """
         return self._signature.asked().arguments.decoded(job.body)
 

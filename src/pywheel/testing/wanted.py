@@ -139,7 +139,7 @@ def _of_body(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[[J
 def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _NO_JSON
 
 
