@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 from opentelemetry import baggage, context, trace
@@ -10,7 +11,8 @@ from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 
 from pywheel import BadOption, Fixed, JobExists, JobQueue, NoSuchJob, NotNow, RetryLater
-from pywheel.events import LeaseLost
+from pywheel.events import JobEnded, LeaseLost
+from pywheel.jobs import Outcome, State
 from pywheel.jobs.commands import Put, SetNote
 from pywheel.observe.opentelemetry import OpenTelemetry
 from pywheel.testing import run_due
@@ -233,6 +235,33 @@ def test_a_lost_lease_is_a_settlement_that_failed_and_claims_that_nobody_settles
     queue.events.emit(LeaseLost(job._replace(claims=99)))
     settle = traces.span("ack t")
     assert (settle.status.status_code, settle.attributes["error.type"]) == (StatusCode.ERROR, "lease_lost")
+
+
+@pytest.mark.parametrize("step", [-60, 3600])
+def test_durations_are_the_time_that_passed_though_the_clock_was_set(queue, traces, monkeypatch, step):
+    clock = SimpleNamespace(wall=10**18, passed=0)
+
+    def pass_a_second():
+        clock.wall += step * 10**9
+        clock.passed += 10**9
+
+    times = SimpleNamespace(time_ns=lambda: clock.wall, monotonic_ns=lambda: clock.passed)
+    monkeypatch.setattr("pywheel.observe.opentelemetry.time", times)
+    with traces.listener.sending((queue.job("t"),)):
+        pass_a_second()
+    queue.put("t")
+    [job] = queue.reserve("t")
+    with traces.listener.handling(job):
+        pass_a_second()
+    pass_a_second()
+    queue.events.emit(JobEnded(job, Outcome.DONE, State.DONE, 1.0, None))
+    took = {}
+    for name in ("messaging.process.duration", "messaging.client.operation.duration"):
+        for point in traces.points(name):
+            took[point.attributes["messaging.operation.name"]] = point.sum
+    assert took == {"send": 1.0, "process": 1.0, "ack": 1.0}
+    ack = traces.span("ack t")
+    assert ack.end_time - ack.start_time == step * 10**9
 
 
 def test_metrics_have_the_names_of_the_conventions_and_bounded_topics():

@@ -64,7 +64,7 @@ class OpenTelemetry(Tracer):
         self._parent = parent
         self._labels = Labels(topics)
         self._tracer = self._trace.get_tracer(_NAME, tracer_provider=tracer_provider)
-        self._ended: dict[tuple[int, int], tuple[Span, int]] = {}
+        self._ended: dict[tuple[int, int], tuple[Span, int, int]] = {}  # when, by the wall and by the monotonic clock
         meter = needed("opentelemetry.metrics", "telemetry").get_meter(_NAME, meter_provider=meter_provider)
         counted = partial(meter.create_counter, unit="{message}")
         self._sent = counted("messaging.client.sent.messages", description="Jobs that a put attempted to store.")
@@ -88,11 +88,11 @@ class OpenTelemetry(Tracer):
         if len(jobs) != 1:
             about["messaging.batch.message_count"] = len(jobs)
 
-        def ended(span: Span, began: int, now: int, failed: dict[str, str]) -> None:
+        def ended(span: Span, seconds: float, now: int, failed: dict[str, str]) -> None:  # noqa: ARG001
             if len(sending.ids) == 1:
                 span.set_attribute("messaging.message.id", str(sending.ids[0]))
             label = self._labels(topic) if topic else ""
-            self._operations.record((now - began) / 1e9, _attributes("send", label) | failed)
+            self._operations.record(seconds, _attributes("send", label) | failed)
             for name, count in Counter(job.topic for job in jobs).items():
                 self._sent.add(count, _attributes("send", self._labels(name)) | failed)
 
@@ -115,11 +115,11 @@ class OpenTelemetry(Tracer):
                 return self._context.Context(), put, [self._trace.Link(putting)]
             return put, put, None
 
-        def ended(span: Span, began: int, now: int, failed: dict[str, str]) -> None:
-            self._processed.record((now - began) / 1e9, _attributes("process", self._labels(job.topic)) | failed)
+        def ended(span: Span, seconds: float, now: int, failed: dict[str, str]) -> None:
+            self._processed.record(seconds, _attributes("process", self._labels(job.topic)) | failed)
             if len(self._ended) >= _UNSETTLED:
                 self._ended.pop(next(iter(self._ended)), None)
-            self._ended[job.id, job.claims] = span, now  # the settle span begins there
+            self._ended[job.id, job.claims] = span, now, time.monotonic_ns()  # the settle span begins there
 
         with self._current(f"process {job.topic}", self._trace.SpanKind.CONSUMER, about, contexts, ended):
             yield
@@ -131,13 +131,14 @@ class OpenTelemetry(Tracer):
         kind: SpanKind,
         about: dict[str, Any],
         contexts: Callable[[], tuple[Context | None, Context, list[Link] | None]],
-        ended: Callable[[Span, int, int, dict[str, str]], None],
+        ended: Callable[[Span, float, int, dict[str, str]], None],
     ) -> Iterator[None]:
         """Make a new span the current one within this context. An error of the body becomes the span's, and propagates.
 
         `contexts` returns the parent context of the span, the context in which it becomes current, and its links.
         """
-        token, error, began = None, None, time.time_ns()
+        token, error = None, None
+        began, since = time.time_ns(), time.monotonic_ns()  # spans show the time of day, which may be set meanwhile
         with _harmless(name):
             parent, around, links = contexts()
             span = self._tracer.start_span(name, parent, kind=kind, attributes=about, links=links, start_time=began)
@@ -153,7 +154,7 @@ class OpenTelemetry(Tracer):
                     now = time.time_ns()
                     failed = {} if error is None else {"error.type": _kind(error)}
                     self._context.detach(token)
-                    ended(span, began, now, failed)
+                    ended(span, (time.monotonic_ns() - since) / 1e9, now, failed)
                     if error is not None and span.is_recording():
                         span.set_attributes(failed)
                         if not isinstance(error, RaisedElsewhere):
@@ -200,11 +201,12 @@ class OpenTelemetry(Tracer):
                 self._settled(job, "ack", "lease_lost")
 
     def _settled(self, job: Job, operation: str, error: str | None, state: str | None = None) -> None:
-        span, began = self._ended.pop((job.id, job.claims), (None, None))
-        if span is None or began is None:  # the claim was given back before its handler began
+        span, began, since = self._ended.pop((job.id, job.claims), (None, 0, 0))
+        if span is None:  # the claim was given back before its handler began
             return
         now, failed = time.time_ns(), {} if error is None else {"error.type": error}
-        self._operations.record((now - began) / 1e9, _attributes(operation, self._labels(job.topic)) | failed)
+        seconds = (time.monotonic_ns() - since) / 1e9
+        self._operations.record(seconds, _attributes(operation, self._labels(job.topic)) | failed)
         if not span.get_span_context().is_valid:
             return
         about = _attributes(operation, job.topic, "settle", job)
