@@ -210,6 +210,45 @@ def test_a_model_validates_itself():
         arguments.decoded(b'{"to":{}}')
 
 
+class Price(pydantic.BaseModel):
+    value: float | None = pydantic.Field(None, alias="Value")
+    raised: Literal["null"] = "null"
+    parts: list["Price"] = []
+
+
+class Loose(pydantic.BaseModel):
+    value: Any = None
+
+
+class Worded(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(ser_json_inf_nan="strings")
+
+    value: float
+    none: None = None
+
+
+class Hidden(pydantic.BaseModel):
+    value: Annotated[float, pydantic.PlainSerializer(lambda _: None, when_used="json")]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_number_that_json_has_not_is_no_none_in_a_model(number):
+    arguments = Arguments("t", fields(it=Price | None, also=list[Price]))
+    good, bad = Price(Value=1.5, parts=[Price()]), Price(parts=[Price(Value=number)])
+    assert arguments.decoded(arguments.encoded({"it": good, "also": []})) == {"it": good, "also": []}
+    for said in ({"it": bad, "also": []}, {"it": None, "also": [bad]}):
+        with pytest.raises(BadArguments, match="Out of range float values"):
+            arguments.encoded(said)
+    assert encoded_result([bad]) == [bad]  # json says that it cannot be written
+    assert encoded_result(Loose(value={(1, 2): {number}})) == Loose(value={(1, 2): {number}})
+    assert encoded_result(good) == good.model_dump_json(by_alias=True).encode()
+
+
+def test_a_model_may_write_nan_as_text_and_other_numbers_as_null():
+    assert encoded_result(Worded(value=math.nan)) == b'{"value":"NaN","none":null}'
+    assert encoded_result(Hidden(value=1.5)) == b'{"value":null}'
+
+
 def test_a_type_that_no_json_can_be_made_into_is_refused_at_once():
     with pytest.raises(BadArguments, match="t cannot have such parameters"):
         Arguments("t", fields(n=Address | int))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Union
@@ -13,6 +14,7 @@ from .arguments import Field, Misfit
 __all__ = ["TypedCodec", "result_writer", "writer"]
 
 _NEVER_NULL: Final = (bool, int, float, str, bytes)  # msgspec refuses null for these types by itself
+_SEVERAL: Final = (list, tuple, set, frozenset)
 _PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)([^`]*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `([^`]+)`$")
 _UNKNOWN: Final = re.compile(r"^Object contains unknown field `([^`]+)`$")
@@ -68,7 +70,10 @@ class TypedCodec:
 
 
 def writer() -> Callable[[Any], bytes]:
-    """Return the function that writes a value as JSON. It raises msgspec's or the model's error."""
+    """Return the function that writes a value as JSON.
+
+    It raises msgspec's or the model's error, and ValueError for nan and infinity in a model that writes them as null.
+    """
     import msgspec
 
     def plain(value: Any) -> Any:
@@ -76,9 +81,21 @@ def writer() -> Callable[[Any], bytes]:
         write = getattr(value, "model_dump_json", None)
         if write is None:
             raise TypeError(f"{type(value).__qualname__} is not a type that JSON can be made of")
-        return msgspec.Raw(write(by_alias=True, round_trip=True).encode())
+        text: str = write(by_alias=True, round_trip=True)
+        if "null" in text and _lost(json.loads(text), value.model_dump(by_alias=True, round_trip=True)):
+            raise ValueError("Out of range float values are not JSON compliant")  # as json says it
+        return msgspec.Raw(text.encode())
 
     return msgspec.json.Encoder(enc_hook=plain).encode
+
+
+def _lost(written: Any, value: Any) -> bool:
+    """Whether a null in the JSON of a value stands for nan or infinity. Those that are written as text are not lost."""
+    if written is None:
+        return isinstance(value, float) and not math.isfinite(value)
+    if isinstance(written, dict) and isinstance(value, dict):  # in one order; the names may differ, as JSON's are text
+        return any(map(_lost, written.values(), value.values()))
+    return isinstance(written, list) and isinstance(value, _SEVERAL) and any(map(_lost, written, value))
 
 
 def result_writer() -> Callable[[Any], bytes]:
