@@ -30,7 +30,7 @@ def written():
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    yield lambda: [json.loads(line, parse_constant=pytest.fail) for line in stream.getvalue().splitlines()]
     root.removeHandler(handler)
     root.setLevel(level)
 
@@ -76,14 +76,37 @@ def test_an_exception_is_in_the_line(written):
     assert line["stack"].startswith("Traceback")
 
 
-@pytest.mark.parametrize("value", [object(), b"\xff", "\udcff", float("inf"), {"a": {1, 2}}])
+class Wordless:
+    def __repr__(self):
+        raise ValueError("no words")
+
+
+ENDLESS = {}
+ENDLESS["again"] = ENDLESS
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), b"\xff", "\udcff", float("inf"), [float("nan")], {"a": {1, 2}}, {(1, 2): 3}, ENDLESS, Wordless()],
+)
 def test_whatever_is_logged_is_a_line_in_ascii(written, value):
-    logging.getLogger("shop").info("x\r\ny", extra={"value": value, "time": "mine"})
+    logging.getLogger("shop").info("x\r\ny", extra={"value": value, "time": "mine", "order": {"id": 5}})
     [line] = written()
     assert line["message"] == "x\r\ny"
+    assert line["order"] == {"id": 5}
+    assert line["value"]
     assert line["time"] != "mine"
     assert current_job.get() is None
     assert "job" not in line
+
+
+def test_the_fields_of_a_program_are_not_those_of_an_event(written):
+    logging.getLogger("shop").info("sent", extra={"fields": {"message": "mine", "time": "never", "order": 5}})
+    [line] = written()
+    assert line["message"] == "sent"
+    assert line["time"].endswith("Z")
+    assert "order" not in line
+    assert line["fields"] == {"message": "mine", "time": "never", "order": 5}
 
 
 def test_the_form_is_told_to_other_processes_and_another_form_is_refused(written):

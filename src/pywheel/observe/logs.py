@@ -21,7 +21,8 @@ _ERROR_LENGTH: Final = 200  # characters
 Form: TypeAlias = Literal["text", "json"]
 FORMS: Final = ("text", "json")
 _TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
-_KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "event", "fields", "taskName"}
+_json: Final = json.JSONEncoder(default=str, allow_nan=False).encode
+_KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "event", "taskName"}
 
 
 class JsonLines(logging.Formatter):
@@ -31,7 +32,7 @@ class JsonLines(logging.Formatter):
     ``event`` and its fields by name: ``job``, ``topic``, ``key``, ``attempt``, ``error_text`` and so on. A line from a
     handler has the ``job``, ``topic`` and ``attempt`` of its job. ``trace_id`` and ``span_id`` are those of the current
     span; without a span, ``trace_id`` is the job's. An exception has ``error_type`` and ``stack``. The names that a
-    program passes in ``extra`` are added, except those above.
+    program passes in ``extra`` are added, except those above; a value that JSON cannot express becomes text.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -46,16 +47,32 @@ class JsonLines(logging.Formatter):
             **_of_job(),
             **_of_span(),
         }
-        fields = getattr(record, "fields", None)
-        if isinstance(fields, dict):
-            line.update(fields)
+        given = dict(vars(record))
+        if record.name == _LOGGER.name:
+            line.update(given.pop("fields", {}))
         if record.exc_info and record.exc_info[0] is not None:
             line["error_type"] = record.exc_info[0].__name__
             line["stack"] = self.formatException(record.exc_info)
-        for name, value in vars(record).items():
+        for name, value in given.items():
             if name not in _KNOWN:
                 line.setdefault(name, value)
-        return json.dumps({name: value for name, value in line.items() if value is not None}, default=str)
+        said = {name: value for name, value in line.items() if value is not None}
+        try:
+            return _json(said)
+        except Exception:  # noqa: BLE001  (for nan, a cycle, a key that is no text, and whatever a __str__ raises)
+            return _json({name: _writable(value) for name, value in said.items()})
+
+
+def _writable(value: Any) -> Any:
+    """Return a value, or text instead of one that cannot be written."""
+    try:
+        _json(value)
+    except Exception:  # noqa: BLE001  (as above)
+        try:
+            return repr(value)
+        except Exception:  # noqa: BLE001  (whatever it raises)
+            return object.__repr__(value)
+    return value
 
 
 def _of_job() -> dict[str, Any]:
