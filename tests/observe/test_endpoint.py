@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -179,6 +180,39 @@ def test_probes_are_answered_beside_clients_that_do_not_read(endpoint):
             client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         for _ in range(4):
             assert ask(endpoint, "/healthz")[0] == 200
+
+
+def descriptors():
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_a_crowd_that_comes_at_once_takes_few_descriptors_and_the_probe_behind_it_is_answered(endpoint):
+    stands, go, end, seen = threading.Event(), threading.Event(), threading.Event(), []
+
+    def stand():
+        stands.set()
+        go.wait(60)
+
+    def look():
+        seen.append((len(endpoint._clients), descriptors()))
+        if not end.is_set():
+            endpoint._loop.call_soon(look)
+
+    assert ask(endpoint, "/healthz")[0] == 200  # from now on the system keeps 128 connections
+    endpoint._loop.call_soon_threadsafe(stand)
+    assert stands.wait(60)
+    crowd = [socket.create_connection(endpoint.address) for _ in range(100)]
+    try:
+        before = descriptors()
+        endpoint._loop.call_soon_threadsafe(look)
+        go.set()
+        assert ask(endpoint, "/healthz")[0] == 200
+    finally:
+        end.set()
+        for client in crowd:
+            client.close()
+    assert max(clients for clients, _ in seen) == 16
+    assert max(open for _, open in seen) < before + 32
 
 
 def ok(endpoint):

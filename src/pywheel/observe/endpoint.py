@@ -20,6 +20,7 @@ _LOGGER: Final = logging.getLogger("pywheel.endpoint")
 _STALL: Final = 30.0  # seconds without a turn of the dispatcher after which a worker is not alive
 _SLOW: Final = 5.0  # seconds that a client may take for its request, and again for the answer
 _CLIENTS: Final = 16  # clients at once; one more ends the oldest connection
+_WAITING: Final = 128  # connections that the system keeps until they are accepted
 
 
 class Endpoint:
@@ -73,14 +74,19 @@ class Endpoint:
             runner.run(self._serve(listening))
 
     async def _serve(self, listening: socket.socket) -> None:
-        server = await asyncio.start_server(self._client, sock=listening, backlog=128)
+        # asyncio accepts as many clients in each turn of its loop as the backlog has. One by one, the descriptors of
+        # those beyond the bound are closed in time, and a probe is read before a crowd behind it ends its connection.
+        server = await asyncio.start_server(self._client, sock=listening, backlog=1)
+        listening.listen(_WAITING)
         await self._closing.wait()
         server.close()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request. A probe gets its answer at once, however many clients there are."""
         if len(self._clients) >= _CLIENTS:
-            next(iter(self._clients)).transport.abort()
+            oldest = next(iter(self._clients))
+            del self._clients[oldest]  # now, as its task ends later, and the next client must end another one
+            oldest.transport.abort()
         self._clients[writer] = None
         writer.transport.set_write_buffer_limits(0)
         try:
@@ -92,7 +98,7 @@ class Endpoint:
         except Exception as error:  # noqa: BLE001  (a client's head, or its connection)
             _LOGGER.debug("a request failed: %r", error)
         finally:
-            del self._clients[writer]
+            self._clients.pop(writer, None)
             writer.transport.abort()
 
     def _response(self, request: str, *lines: str) -> bytes:
