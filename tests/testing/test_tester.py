@@ -110,6 +110,15 @@ def test_a_clock_between_milliseconds_comes_to_each_due_time(start):
         assert tester.advance(1) == 7
 
 
+def test_a_job_whose_lease_ends_on_the_way_runs_at_that_time(tester, queue):
+    seen = []
+    queue.handler("t")(lambda job: seen.append(seconds(tester)))
+    queue.put("t")
+    assert queue.reserve("t", ttr="10s")
+    assert tester.advance("1m") == 1
+    assert seen == [10]
+
+
 @pytest.mark.parametrize("wrong", ["soon", -1, None])
 def test_what_is_no_delay_moves_nothing(tester, wrong):
     with pytest.raises(BadOption):

@@ -13,7 +13,7 @@ from ..execution import is_tick
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, Handler, NotNow, RetryLater
 from ..jobs.job import Job, State
-from ..jobs.queries import GetNextDues
+from ..jobs.queries import GetNextDues, GetNextLease
 from ..stores.schedule_notes import TOPIC
 from ..tasks.task import AnyTask
 from .due import DueRunner, Failure, at_once
@@ -127,18 +127,20 @@ class QueueTester:
             self._moved(datetime.fromtimestamp(self.clock.wall() / 1000, UTC))
 
     def _next_ns(self, end: int) -> int:
-        """Return the clock's time at which the next job is due, or the end.
+        """Return the clock's time at which the next job is due or a lease may be over, or the end.
 
         Jobs of paused topics do not count; jobs that a rate holds back do.
         """
-        clock, handlers = self.clock, self.queue.handlers
+        clock, handlers, store = self.clock, self.queue.handlers, self.queue.store
         now, now_ns = clock.wall(), clock.time_ns()
-        stops = [end]
-        for topic, due in self.queue.store.ask(GetNextDues((*handlers, TOPIC))).items():
+        stops, lease = [end], store.ask(GetNextLease())
+        walls = [] if lease is None else [lease]  # its job is due then
+        for topic, due in store.ask(GetNextDues((*handlers, TOPIC))).items():
             if due > now:
-                stops.append(now_ns + max(round(clock.until(due) * 1e9), 1))
+                walls.append(due)
             elif topic in handlers and (every := _between_starts(handlers[topic])):
                 stops.append(now_ns + every * 1_000)
+        stops += [now_ns + max(round(clock.until(wall) * 1e9), 1) for wall in walls if wall > now]
         return min(stops)
 
     def _runner(self) -> DueRunner:
