@@ -145,6 +145,19 @@ def test_a_paused_topic_with_a_rate_costs_no_steps(tester, queue):
     assert tester.advance("1000d") == 0
 
 
+def test_a_limit_that_holds_a_job_back_costs_no_steps_by_the_rate():
+    moved, seen = [], []
+    with QueueTester(moved=moved.append) as tester:
+        queue = tester.queue
+        queue.handler("t", limit=1, rate="100/s burst 1")(lambda job: seen.append(seconds(tester)))
+        queue.put("t")
+        assert queue.reserve("t", ttr="10s")
+        queue.put("t")
+        assert tester.advance("20s") == 2
+        assert seen == [10, 10.01]
+        assert len(moved) < 10
+
+
 def test_a_higher_priority_comes_first_and_a_limit_stands_in_nobodys_way(tester, queue):
     seen = []
     queue.handler("t", limit=1)(lambda job: seen.append(job.json()))

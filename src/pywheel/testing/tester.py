@@ -13,7 +13,8 @@ from ..execution import is_tick
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, Handler, NotNow, RetryLater
 from ..jobs.job import Job, State
-from ..jobs.queries import GetNextDues, GetNextLease
+from ..jobs.limits import Gate, note_of
+from ..jobs.queries import GetNextDues, GetNextLease, GetNote
 from ..stores.schedule_notes import TOPIC
 from ..tasks.task import AnyTask
 from .due import DueRunner, Failure, at_once
@@ -129,19 +130,24 @@ class QueueTester:
     def _next_ns(self, end: int) -> int:
         """Return the clock's time at which the next job is due or a lease may be over, or the end.
 
-        Jobs of paused topics do not count; jobs that a rate holds back do.
+        Jobs of paused topics do not count, nor those that a limit holds back; those that a rate holds back do.
         """
         clock, handlers, store = self.clock, self.queue.handlers, self.queue.store
         now, now_ns = clock.wall(), clock.time_ns()
-        stops, lease = [end], store.ask(GetNextLease())
+        lease = store.ask(GetNextLease())
         walls = [] if lease is None else [lease]  # its job is due then
         for topic, due in store.ask(GetNextDues((*handlers, TOPIC))).items():
-            if due > now:
-                walls.append(due)
-            elif topic in handlers and (every := _between_starts(handlers[topic])):
-                stops.append(now_ns + every * 1_000)
-        stops += [now_ns + max(round(clock.until(wall) * 1e9), 1) for wall in walls if wall > now]
-        return min(stops)
+            walls.append(due if due > now or topic not in handlers else self._next_start(topic, handlers[topic]))
+        return min([end, *(now_ns + max(round(clock.until(wall) * 1e9), 1) for wall in walls if wall > now)])
+
+    def _next_start(self, topic: str, handler: Handler) -> int:
+        """Return when the rate of a topic allows a start, in ms; 0 if it is not the rate that holds its jobs back."""
+        if handler.limits is None:
+            return 0
+        store = self.queue.store
+        gate = Gate(handler.limits._replace(most=None), (), store.ask(GetNote(note_of(topic))), store.clock.wall())
+        gate.admits(None)
+        return gate.again or 0
 
     def _runner(self) -> DueRunner:
         return DueRunner(self.queue, self._fail)
@@ -244,8 +250,3 @@ class QueueTester:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _between_starts(handler: Handler) -> int:
-    """Return the microseconds between two starts that the handler's rate allows; 0 if it has none."""
-    return getattr(getattr(handler, "limits", None), "every", 0)
