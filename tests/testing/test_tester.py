@@ -145,6 +145,21 @@ def test_a_paused_topic_with_a_rate_costs_no_steps(tester, queue):
     assert tester.advance("1000d") == 0
 
 
+def test_limits_that_an_operator_has_set_stand_instead_of_those_of_the_code(tester, queue):
+    seen = []
+    queue.handler("t", limit=1)(lambda job: seen.append(seconds(tester)))
+    queue.put("t")
+    assert queue.reserve("t", ttr="1h")
+    queue.put_many([queue.job("t") for _ in range(3)])
+    assert tester.advance("1m") == 0
+    queue.topics.limit("t", limit=None, rate="1/m")
+    assert tester.advance("10m") == 3
+    assert seen == [60, 120, 180]
+    queue.topics.limit_as_code("t")
+    queue.put("t")
+    assert tester.advance("10m") == 0
+
+
 def test_a_limit_that_holds_a_job_back_costs_no_steps_by_the_rate():
     moved, seen = [], []
     with QueueTester(moved=moved.append) as tester:

@@ -17,13 +17,14 @@ from ..jobs.checks import MOST, whole
 from ..jobs.commands import Ack, Cancel, ClaimPolicy, Expire, Nack, Release, Reserve
 from ..jobs.handler import Handler, Skipped, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
+from ..jobs.limits import Limits
 from ..jobs.managed import ManagedHandler, close_all
 from ..jobs.queries import GetNextDues, GetNextLease
 from ..jobs.results import result_of
 from ..stores.schedule_notes import TOPIC
 from ..worker.schedules import declare, with_planner
 
-__all__ = ["DueRunner", "Failure", "at_once", "run_due"]
+__all__ = ["DueRunner", "Failure", "at_once", "limits_in_force", "run_due"]
 
 _WORKER = "run_due"
 _EXPIRED = 1_000  # lost leases that are ended in one step
@@ -56,6 +57,12 @@ def run_due(queue: JobQueue | AsyncJobQueue, limit: int | None = None) -> int:
         raise TypeError(f"run_due takes a JobQueue, not {queue!r:.40}")
     with DueRunner(queue.sync) as runner:
         return at_once(runner.run(limit))
+
+
+def limits_in_force(queue: JobQueue, topic: str, handler: Handler) -> Limits | None:
+    """Return the limits by which jobs of a topic are claimed: those that an operator has set, or else the handler's."""
+    override = queue.topics.limits(topic)
+    return handler.limits if override is None else override.limits
 
 
 def at_once(coroutine: Coroutine[Any, Any, R]) -> R:
@@ -123,6 +130,7 @@ class DueRunner:
         if limit is not None:
             whole(limit, "limit", MOST, 0, error=BadOption)
         handled = 0
+        self._policy.clear()  # limits may have been set meanwhile
         declare(self._queue)
         around = self._queue.middleware.around
         left = {topic: around(handler) for topic, handler in self._queue.handlers.items()}
@@ -138,7 +146,8 @@ class DueRunner:
     async def _handle_one(self, left: dict[str, Handler], topic: str) -> int:
         """Handle the first job of a topic; return 1. If none can be claimed, remove the topic from `left`; return 0."""
         if topic not in self._policy:
-            self._policy[topic] = left[topic].policy  # a handler makes a new one at each call
+            handler = left[topic]
+            self._policy[topic] = handler.policy._replace(limits=limits_in_force(self._queue, topic, handler))
         [jobs] = self._queue.store.apply([Reserve(topic, 1, self._policy[topic], _WORKER)])
         if isinstance(jobs, BaseException):
             raise jobs

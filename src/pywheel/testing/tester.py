@@ -17,7 +17,7 @@ from ..jobs.limits import Gate, note_of
 from ..jobs.queries import GetNextDues, GetNextLease, GetNote
 from ..stores.schedule_notes import TOPIC
 from ..tasks.task import AnyTask
-from .due import DueRunner, Failure, at_once
+from .due import DueRunner, Failure, at_once, limits_in_force
 from .puts import PutJob, RecordingStore, in_words
 from .wanted import Wanted, refuse_ambiguous, topic_of
 
@@ -142,10 +142,10 @@ class QueueTester:
 
     def _next_start(self, topic: str, handler: Handler) -> int:
         """Return when the rate of a topic allows a start, in ms; 0 if it is not the rate that holds its jobs back."""
-        if handler.limits is None:
+        limits, store = limits_in_force(self.queue, topic, handler), self.queue.store
+        if limits is None:
             return 0
-        store = self.queue.store
-        gate = Gate(handler.limits._replace(most=None), (), store.ask(GetNote(note_of(topic))), store.clock.wall())
+        gate = Gate(limits._replace(most=None), (), store.ask(GetNote(note_of(topic))), store.clock.wall())
         gate.admits(None)
         return gate.again or 0
 
