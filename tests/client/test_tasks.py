@@ -361,6 +361,18 @@ def test_a_key_of_what_no_put_takes_is_refused(queue, keyed):
 
 
 @pytest.mark.parametrize(
+    ("made", "message"),
+    [(None, "must be a str, not NoneType"), (7, "must be a str, not int"), ("", "must have 1 to ")],
+)
+def test_a_key_function_that_makes_no_key_is_refused_and_nothing_is_put(queue, made, message):
+    task = queue.task("t", key=lambda n: made)(typed)
+    for call in (task.put, task.job, task.key, task.cancel, task.options(headers={"a": "b"}).put):
+        with pytest.raises(BadJob, match=f"a key of t {message}"):
+            call(7)
+    assert queue.jobs.list() == []
+
+
+@pytest.mark.parametrize(
     ("key", "error", "message"),
     [
         (lambda n, /: f"{n}", BadOption, "by name, and 'n' stands before a /"),

@@ -8,6 +8,7 @@ from inspect import Parameter
 from typing import Any
 
 from .._errors import BadArguments, BadJob, BadOption
+from ..jobs.checks import name as checked
 from .arguments import Arguments
 from .hints import parameters
 from .providers import provided
@@ -49,10 +50,10 @@ class TaskKey:
                 )
 
     def of_put(self, arguments: Mapping[str, Any]) -> str:
-        """Return the key of a job with these arguments, as they were read from its body."""
+        """Return the key of a job with these arguments, as they were read from its body. BadJob if it is no key."""
         default = self._default
         made_of = {name: arguments[name] if name in arguments else default(name) for name in self._names}
-        return self._function(**made_of)
+        return checked(self._function(**made_of), f"key of {self._signature.task}")
 
     def of_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """Return the key that a put with these arguments makes. Arguments without a part in the key may be missing.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from .._errors import BadArguments, BadJob, BadOption
-from ..jobs.checks import name as checked
 from ..jobs.commands import Cancel, Change, Command, Edit, Put
 from ..jobs.job import Job, NewJob
 from ..jobs.new_job import PutOptions, batch, edit, misspelt, new_job, parent_of, too_long
@@ -109,7 +108,7 @@ class AnyTask(Generic[P, C, R]):
         has its default.
 
         Raises:
-            BadJob: the task has no keys.
+            BadJob: the task has no keys, or its function made none.
             BadArguments: an argument that the key needs is missing, or the function does not take one.
         """
         given: str | None = self._options.get("key")
@@ -161,7 +160,7 @@ class AnyTask(Generic[P, C, R]):
         if len(body) > calls.max_body:
             raise too_long(body, calls.max_body)
         if key is not None:
-            parent, key = parent_of(self.topic, key), checked(key, "key")
+            parent = parent_of(self.topic, key)
         due, kept, replace, wait, dedupe_for = self._form
         fields = (self.topic, body, due, key, *kept, replace, wait, parent, dedupe_for)
         return tuple.__new__(NewJob, fields)
