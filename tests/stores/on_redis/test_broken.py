@@ -38,6 +38,17 @@ def store(redis_server, proxy):
         yield store
 
 
+@contextlib.contextmanager
+def changed(client, name, value):
+    """Change a setting of the server meanwhile."""
+    before = client.config_get(name)[name]
+    client.config_set(name, value)
+    try:
+        yield
+    finally:
+        client.config_set(name, before)
+
+
 class TestOnce:
     """The connection is cut when the server has done it, and before the answer has come through."""
 
@@ -64,6 +75,38 @@ class TestOnce:
         [[id]] = store.apply([Put((JOB,))])
         assert [job.id for job in JobQueue(store).jobs.list("t")] == [id]
         assert refused
+
+    @pytest.mark.parametrize(("name", "value"), [("maxmemory-policy", "allkeys-lru"), ("requirepass", "secret")])
+    def test_a_put_whose_answer_was_cut_off_is_in_doubt_where_the_server_takes_no_new_connection_of_ours(
+        self, redis_server, proxy, name, value
+    ):
+        with (
+            open(redis_server.url(via=proxy, timeout="300ms")) as store,
+            redis_server.connect() as client,
+            changed(client, name, value),
+        ):
+            proxy.cut_after(answers=0)
+            with pytest.raises(OutcomeUnknown, match="is not known"):
+                store.apply([Put((JOB,))])
+            assert client.exists(store.server.prefix + b":d:0:t")
+
+    def test_a_put_whose_answer_was_cut_off_is_in_doubt_where_the_user_may_not_send_it_again(
+        self, redis_server, proxy, client, monkeypatch
+    ):
+        rights = "ACL", "SETUSER", "passing", "reset", "on", ">secret", "~*", "&*", "+@all"
+        client.execute_command(*rights)
+        with open(redis_server.url(via=proxy, timeout="300ms", user="passing:secret")) as store:
+            fresh = store.server.fresh
+
+            def denied():
+                client.execute_command(*rights, "-fcall")
+                return fresh()
+
+            monkeypatch.setattr(store.server, "fresh", denied)
+            proxy.cut_after(answers=0)
+            with pytest.raises(OutcomeUnknown, match="is not known"):
+                store.apply([Put((JOB,))])
+            assert client.exists(store.server.prefix + b":d:0:t")
 
     def test_a_put_whose_answer_was_cut_off_as_the_store_was_closed_is_in_doubt(self, store, proxy, monkeypatch):
         def closed():

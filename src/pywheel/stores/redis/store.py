@@ -18,8 +18,6 @@ from ..._errors import (
     StoreBusy,
     StoreClosed,
     StoreError,
-    StoreFull,
-    StoreReadOnly,
     StoreTooNew,
 )
 from ..._forks import renew_after_fork
@@ -55,8 +53,6 @@ _PIECES: Final = 40  # of leases, ended before a reserve
 _MUCH: Final = 100  # jobs for which commands get a call of their own
 _KNOWN: Final = 1.5  # seconds for which an answer's first lease is used
 _AGAIN: Final = 0.05  # seconds between tries to learn the fate of a request
-_PRESENT: Final = (StoreAway, StoreBusy, StoreFull, StoreReadOnly)
-"""The errors of a server that takes no write now. They say nothing of a write that was sent before."""
 _REMEMBERED: Final = 300.0  # seconds for which the server is sure to remember this client's last request
 
 
@@ -219,14 +215,15 @@ class RedisStore(Inner):
     def _ask(self, number: int, asked: tuple[str, bytes, int, bytes], until: float) -> Any:
         """Return the answer to a request, which happens once, however often it must be sent.
 
-        StoreAway if nothing was sent, or if the fate of the request is unknown at the time limit.
+        StoreAway if nothing was sent, or if the fate of the request is unknown at the time limit. No other error says
+        anything of what was sent before: the server may refuse all by now.
         """
         limit = min(time.monotonic() + self._limit, until)
         in_doubt = False
         while True:
             try:
                 connection, kept = self.server.take()
-            except (*_PRESENT, StoreClosed) as error:
+            except StoreError as error:
                 if not in_doubt:
                     raise
                 self._wait_in_doubt(error, 0 if isinstance(error, StoreClosed) else limit)
@@ -234,7 +231,7 @@ class RedisStore(Inner):
             sent = time.monotonic()
             try:
                 answer = connection.run(*asked)
-            except _PRESENT as error:
+            except StoreError as error:
                 away = isinstance(error, StoreAway)
                 if not (in_doubt or away):
                     raise
