@@ -108,6 +108,21 @@ class TestOnce:
                 store.apply([Put((JOB,))])
             assert client.exists(store.server.prefix + b":d:0:t")
 
+    def test_a_put_whose_answer_was_cut_off_happens_once_though_the_clock_of_the_server_steps_by_hours(
+        self, store, proxy, client, monkeypatch
+    ):
+        fresh = store.server.fresh
+
+        def stepped():
+            for key in client.scan_iter(match=store.server.prefix + b":q:*"):
+                client.pexpire(key, client.pttl(key) - 14 * 3_600_000)
+            return fresh()
+
+        monkeypatch.setattr(store.server, "fresh", stepped)
+        proxy.cut_after(answers=0)
+        [[id]] = store.apply([Put((JOB,))])
+        assert [job.id for job in JobQueue(store).jobs.list("t")] == [id]
+
     def test_a_put_whose_answer_was_cut_off_as_the_store_was_closed_is_in_doubt(self, store, proxy, monkeypatch):
         def closed():
             raise StoreClosed("this store is closed")

@@ -1,6 +1,6 @@
 -- Steps: a client's request happens once, all of it or nothing. A request that comes twice, because a connection broke, is known by its
 -- number: the outcomes of each client's last request are kept for a while, those of claims without the bodies. ARGV: now, client, number.
-local KEPT = '600000' -- ms, as it is sent
+local KEPT = '86400000' -- ms, as it is sent: a day, as the server's clock may step by hours
 
 local noted -- the key of this client's last request
 
