@@ -104,6 +104,36 @@ def test_where_no_memory_is_left_nothing_is_put_and_all_else_goes_on(redis_serve
         assert store.apply([Put((JOB,))]) == [[ids[-1] + 1]]
 
 
+@pytest.fixture
+def full(redis_server):
+    """A context in which the server has no memory left."""
+
+    @contextlib.contextmanager
+    def full():
+        with redis_server.connect() as client:
+            client.config_set("maxmemory", client.info("memory")["used_memory"] // 2)
+            try:
+                yield
+            finally:
+                client.config_set("maxmemory", 0)
+
+    return full
+
+
+class TestNoMemory:
+    """The server has reached its maxmemory."""
+
+    def test_jobs_with_results_end_and_their_worker_claims_on(self, store, full):
+        [[first, _, third]] = store.apply([Put((JOB,) * 3)])
+        [jobs] = store.apply([Reserve("t", 2, TERMS, "w")])
+        with full():
+            *acked, [job] = store.apply(
+                [*(Ack(job.id, job.claims, b"result") for job in jobs), Reserve("t", 1, TERMS, "w")]
+            )
+        assert (acked, job.id) == ([True, True], third)
+        assert JobQueue(store).result(first).result == b"result"
+
+
 class TestWrongAddresses:
     def test_a_password_that_is_missing_is_asked_for(self, redis_server):
         with server() as redis:

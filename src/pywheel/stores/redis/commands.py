@@ -126,7 +126,6 @@ class Request:
         elif kind in {c.Touch, c.Begin}:
             asked = [command.ttr for command in commands]
         elif kind is c.Ack and any(command.result is not None for command in commands):
-            self.function = "apply"
             results = [_maybe(command.result) for command in commands]
             asked = len(results)
         self._add(kind.__name__.lower().encode(), as_json(asked), receipts, *results)
