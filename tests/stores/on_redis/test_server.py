@@ -14,6 +14,7 @@ from pywheel.jobs.commands import Ack, Put, Reserve
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
+from pywheel.worker.chores import Pruning, retention
 from tests.stores.calls import TERMS, listening
 from tests.stores.network import Proxy
 from tests.stores.refusing import SECRET, refused
@@ -132,6 +133,17 @@ class TestNoMemory:
             )
         assert (acked, job.id) == ([True, True], third)
         assert JobQueue(store).result(first).result == b"result"
+
+    def test_a_worker_notes_for_how_long_jobs_are_kept_and_prunes_them(self, store, full, clock):
+        [ids] = store.apply([Put((JOB,) * 2)])
+        store.apply([Ack(job.id, job.claims) for job in store.apply([Reserve("t", 2, TERMS, "w")])[0]])
+        pruning = Pruning(store, "w", retention("1h"))
+        clock.advance(7_200)
+        with full():
+            for _ in range(3):
+                pruning.work(clock.wall(), busy=False, in_charge=True)
+                clock.advance(400)
+        assert store.ask(GetJob(ids[0])) is None
 
 
 class TestWrongAddresses:

@@ -89,10 +89,8 @@ class Request:
 
     def _one_by_one(self, commands: list[Any]) -> None:
         name, encode, decode = _ONE[type(commands[0])]
-        if name == b"put_keyed" or any(
-            type(command) is c.SetNote and command.value is not None for command in commands
-        ):
-            self.function = "apply"  # it stores new data: the server refuses that when it has no memory left
+        if name == b"put_keyed":
+            self.function = "apply"  # the server refuses it when it has no memory left; workers need their notes then
         self.announces |= name == b"announce"
         for command in commands:
             self._add(name, *encode(command))
