@@ -10,8 +10,8 @@ import pytest
 from redis import ConnectionError as Refused
 
 from pywheel import BadAddress, JobQueue, NotAStore, StoreAway, StoreBusy, StoreFull, StoreReadOnly, StoreTooNew
-from pywheel.jobs.commands import Ack, Put, Reserve
-from pywheel.jobs.job import NewJob
+from pywheel.jobs.commands import Ack, Purge, Put, Reserve
+from pywheel.jobs.job import NewJob, State
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.worker.chores import Pruning, retention
@@ -144,6 +144,28 @@ class TestNoMemory:
                 pruning.work(clock.wall(), busy=False, in_charge=True)
                 clock.advance(400)
         assert store.ask(GetJob(ids[0])) is None
+
+    @pytest.mark.parametrize("stores", [1, 4])
+    def test_a_store_is_opened_and_its_finished_jobs_are_purged(self, redis_server, full, stores):
+        url = redis_server.url(stores=stores)
+        with open(url) as store:
+            store.apply([Put((JOB,) * 3)])
+        with full(), open(url) as store:
+            [jobs] = store.apply([Reserve("t", 3, TERMS, "w")])
+            store.apply([Ack(job.id, job.claims) for job in jobs])
+            assert store.apply([Purge(State.DONE, 0, None, 100)]) == [3]
+
+    @pytest.mark.parametrize("stores", [1, 4])
+    def test_a_server_that_was_started_again_is_met_though_it_has_lost_the_number_of_stores(self, stores):
+        with server() as redis, open(redis.url(stores=stores)) as store:
+            [ids] = store.apply([Put((JOB,) * 3)])
+            with redis.connect() as client:
+                client.delete("{p1}:store")
+                redis.settings["maxmemory"] = client.info("memory")["used_memory"] // 2
+            redis.stop()
+            redis.start()
+            [jobs] = store.apply([Reserve("t", 9, TERMS, "w")])
+            assert sorted(job.id for job in jobs) == ids
 
 
 class TestWrongAddresses:

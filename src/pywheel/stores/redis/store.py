@@ -18,6 +18,7 @@ from ..._errors import (
     StoreBusy,
     StoreClosed,
     StoreError,
+    StoreFull,
     StoreTooNew,
 )
 from ..._forks import renew_after_fork
@@ -393,14 +394,16 @@ def _note_number(place: Place, *, create: bool) -> None:
     server = Server(place, lambda _, __: None)
     key, noted = server.prefix + b":store", _SEVERAL + b"%d" % place.stores
     with closing(server.fresh()) as connection:
-        found = connection.call(b"SET", key, noted, b"NX", b"GET") if create else connection.call(b"GET", key)
+        found = connection.call(b"GET", key)  # a server without memory takes no SET, though it changes nothing
+        if create and found is None:
+            found = connection.call(b"SET", key, noted, b"NX", b"GET")
     if found != noted and not (create and found is None):
         raise _not_so(place.server, found, place.stores)
 
 
 def _renew(place: Place) -> None:
     """Note the number again, as a server may have lost it: if it is there."""
-    with suppress(StoreAway, StoreBusy):
+    with suppress(StoreAway, StoreBusy, StoreFull):
         _note_number(place, create=True)
 
 

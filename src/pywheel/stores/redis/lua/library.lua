@@ -11,6 +11,6 @@ local function register(flag, functions)
 end
 register('no-writes', {'job', 'page', 'forecast', 'ended', 'notes', 'states', 'histories', 'counts', 'lapsed', 'claims', 'next_dues',
     'first_due', 'verify'})
--- These work without free memory: claimed jobs can be settled, and finished ones purged.
-register('allow-oom', {'beat', 'hear', 'leave', 'roster', 'lease', 'settle', 'mend'})
-register(nil, {'apply', 'put', 'open', 'nonce'})
+-- These work without free memory: a store can be opened, claimed jobs settled, and finished ones purged.
+register('allow-oom', {'open', 'beat', 'hear', 'leave', 'roster', 'lease', 'settle', 'mend'})
+register(nil, {'apply', 'put', 'nonce'})
