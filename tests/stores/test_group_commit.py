@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pywheel import StoreBusy, StoreError
+from pywheel import StoreBusy, StoreError, StoreFull
 from pywheel.stores.group_commit import GroupCommit, _Call
 from tests.jobs.waiting import until
 from tests.stores.calls import ended
@@ -68,6 +68,13 @@ def test_a_store_that_fails_fails_for_all_and_works_again(pool, leader, recorder
     results = run_crowd(pool, leader, recorder, list("abcd"))
     assert [type(results[name]) for name in "bcd"] == [StoreError] * 3
     assert leader.apply(["e"]) == ["done e"]
+
+
+def test_where_one_callers_commands_find_no_room_those_of_the_others_go_on_without_them(pool, leader, recorder):
+    recorder.fail["c"] = StoreFull("no room")
+    results = run_crowd(pool, leader, recorder, list("abcd"))
+    assert isinstance(results.pop("c"), StoreFull)
+    assert results == {name: [f"done {name}"] for name in "abd"}
 
 
 def test_a_call_that_comes_to_lead_when_its_time_is_over_is_not_tried(leader, recorder):

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-from .._errors import StoreBusy, StoreError
+from .._errors import StoreBusy, StoreError, StoreFull
 from ..jobs.commands import Command
 
 __all__ = ["Commit", "GroupCommit"]
@@ -83,8 +83,8 @@ class GroupCommit:
 
     It returns the outcomes. `commit` is None for a single caller; else `transact` notes in it how the commit ended, in
     case of an interrupt. `separate` returns whether an error may be due to one caller's commands: then each call runs
-    by itself. `limit` is the time in seconds after which a caller gives up. `gather` is the time for which a leader
-    waits for the callers of the last commit, as a part of that commit's time.
+    by itself, as after StoreFull. `limit` is the time in seconds after which a caller gives up. `gather` is the time
+    for which a leader waits for the callers of the last commit, as a part of that commit's time.
     """
 
     def __init__(
@@ -351,7 +351,11 @@ class GroupCommit:
             if commit.stored:
                 raise  # from a signal handler, after the commit
             commit.stored = False
-            commit.error = error
+            if isinstance(error, StoreFull) and len(calls) > 1:  # the others may need no room, or less
+                for call in calls:
+                    call.alone = True
+            else:
+                commit.error = error
         except BaseException as error:
             if not self._separate(error):
                 raise

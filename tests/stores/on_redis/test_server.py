@@ -145,6 +145,27 @@ class TestNoMemory:
                 clock.advance(400)
         assert store.ask(GetJob(ids[0])) is None
 
+    def test_acks_go_on_beside_puts_of_other_threads(self, store, full, pool):
+        store.apply([Put((JOB,) * 100)])
+        [jobs] = store.apply([Reserve("t", 100, TERMS, "w")])
+        acked, over = [], threading.Event()
+
+        def put():
+            while not over.is_set():
+                with pytest.raises(StoreFull):
+                    store.apply([Put((JOB,))])
+
+        with full():
+            puts = [pool.submit(put) for _ in range(4)]
+            try:
+                for job in jobs:
+                    acked += store.apply([Ack(job.id, job.claims)])
+            finally:
+                over.set()
+            for call in puts:
+                call.result(60)
+        assert acked == [True] * 100
+
     @pytest.mark.parametrize("stores", [1, 4])
     def test_a_store_is_opened_and_its_finished_jobs_are_purged(self, redis_server, full, stores):
         url = redis_server.url(stores=stores)
