@@ -4,12 +4,13 @@ import contextlib
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import State
-from pywheel.jobs.commands import Announce, Claim, ClaimPolicy, Put
+from pywheel.jobs.commands import Announce, Claim, ClaimPolicy, Pause, Put
 from pywheel.jobs.job import Due, NewJob
 from pywheel.jobs.queries import ListWorkers
 from pywheel.stores import open
@@ -126,6 +127,25 @@ class TestEmptied:
                 until(lambda: [shown.schedule.name for shown in queue.schedules.list()] == ["hourly"])
                 assert queue.wait(queue.put("t"), timeout=LIMIT).state is State.DONE
         assert "as after FLUSHALL" in caplog.text
+
+
+class TestOtherMessages:
+    """Channels have no databases, and whoever may publish may send anything."""
+
+    def test_pauses_of_a_store_of_the_same_name_in_another_database_are_not_taken_for_its_own(self, redis_server):
+        url = partial(redis_server.url, prefix="twin")
+        with open(url(db=0)) as store, open(url(db=1)) as twin:
+            notifier = listening(store)
+            for paused in (True, False, True):
+                twin.apply([Pause("t", paused)])
+            notifier.hints()
+            notifier.quiet()
+            store.apply([Pause("t", True)])
+            assert not store.quiet("t", 0)
+            assert notifier.hints().reload
+            notifier.quiet()
+            assert store.quiet("t", 0)
+            notifier.close()
 
 
 class TestHints:

@@ -118,7 +118,8 @@ class RedisNotifier(ServerNotifier):
         self._told: tuple[int, dict[str, int], bytes] | None = None  # horizon, masks, version of the roster
         self._hints: list[tuple[int, bytes]] = []  # as heard: the place of the store, and the message
         self._awaited: list[bytes] = []
-        self._pauses = 0  # the number of the last pause heard of
+        self._pauses = 0  # the number of the last pause, as the store says
+        self._paused = False  # whether there may be a later one
         self._wasted = 0
         self._ear: Connection | None = None
         self._moved = False
@@ -215,6 +216,9 @@ class RedisNotifier(ServerNotifier):
         """Return the changes since the last call."""
         self._open()
         self._catch_up()
+        if self._paused:
+            self._pauses = int(self._store.call(b"GET", self._store.server.prefix + b":y") or 0)
+            self._paused = False
         roster = self._presence.roster()
         told, self._hints = self._hints, []
         reload, self._reload = self._reload or self._pauses != self._read, True  # stays True if the store is away now
@@ -244,7 +248,7 @@ class RedisNotifier(ServerNotifier):
             if kind == b"m":
                 self._presence.stale = True
             elif kind == b"p":
-                self._pauses = int(message[1:])
+                self._paused = True  # maybe in another database: channels have none
             elif kind == b"h":
                 self._hints.append((self._bells.index(bell) - 1, message))
             elif message in self._awaited:

@@ -177,7 +177,7 @@ function commands.pause(asked)
     if changes then
         local pause, lanes = call('INCR', K.pauses), string.gsub(topic.value or '', '^%d*', '')
         call('HSET', K.topics, asked.topic, (asked.paused and digits(pause) or '') .. lanes)
-        call('PUBLISH', K.bell, 'p' .. digits(pause))
+        call('PUBLISH', K.bell, 'p')
         topics[asked.topic] = nil
     else
         call('HSETNX', K.topics, asked.topic, '')
