@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 from functools import partial
+from math import inf, nan
+from struct import pack
 
 import pytest
 
@@ -145,6 +147,27 @@ class TestOtherMessages:
             assert notifier.hints().reload
             notifier.quiet()
             assert store.quiet("t", 0)
+            notifier.close()
+
+    @pytest.mark.parametrize(
+        ("own", "message"),
+        [
+            (False, b"px"),
+            (False, b"h\0\0"),
+            (True, b"h\0\0\0\1t123"),
+            (True, b"h\0\0\0\1\xff"),
+            (True, b"h\0\0\0\1t" + pack(">6sdb", b"\0" * 6, nan, 0)),
+            (True, b"h\0\0\0\1t" + pack(">6sdb", b"\0" * 6, inf, 0)),
+            (True, b""),
+        ],
+    )
+    def test_those_that_nobody_of_ours_sends_are_passed_over(self, redis_server, client, own, message):
+        with open(redis_server.url()) as store:
+            notifier = listening(store)
+            client.publish(store.bell_of(notifier.worker) if own else store.server.prefix + b":bell", message)
+            assert notifier.wait(LIMIT)
+            [[id]] = store.apply([Put((NewJob("t", b"", 0, delay=0),))])
+            assert [due.id for due in notifier.hints().due] == [id]
             notifier.close()
 
 

@@ -259,11 +259,12 @@ class RedisNotifier(ServerNotifier):
         tables: dict[str, tuple[str, ...]] = {}
         latest: dict[tuple[int, bytes], tuple[str, int, int]] = {}
         for place, message in told:
-            behind = 5 + int.from_bytes(message[1:5], "big")
-            topic = message[5:behind].decode()
-            tables[topic] = owners(topic, roster.handling(topic))
-            for packed, when, priority in _HINT.iter_unpack(message[behind:]):
-                latest[place, packed] = topic, int(when), priority
+            with suppress(ValueError, OverflowError, struct.error):  # others may publish as well
+                behind = 5 + int.from_bytes(message[1:5], "big")
+                topic = message[5:behind].decode()
+                tables[topic] = owners(topic, roster.handling(topic))
+                for packed, when, priority in _HINT.iter_unpack(message[behind:]):
+                    latest[place, packed] = topic, int(when), priority
         mine: list[dict[int, Due]] = [{} for _ in self._stores]
         for (place, packed), (topic, due, priority) in latest.items():
             if due <= self._horizon and tables[topic] and tables[topic][slice_of(due)] == self.worker:
