@@ -143,7 +143,6 @@ class SeveralStore(Store):
     def __init__(self, stores: Sequence[Inner]) -> None:
         self.stores = stores
         self.ids = Ids(len(stores))
-        self.durability = min((store.durability for store in stores), key=_WEAKEST.index)
         self._after_fork()
 
     def _after_fork(self) -> None:
@@ -156,6 +155,11 @@ class SeveralStore(Store):
     def clock(self) -> Clock:  # type: ignore[override]
         """The first store's clock. Each judges by its own what is due."""
         return self.stores[0].clock
+
+    @property
+    def durability(self) -> Durability:  # type: ignore[override]
+        """The weakest of theirs."""
+        return min((store.durability for store in self.stores), key=_WEAKEST.index)
 
     # ---- asking -----------------------------------------------------------------------------------------------------
 

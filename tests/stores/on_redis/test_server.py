@@ -40,12 +40,23 @@ def with_user(server, name, *rights, **options):
 class TestDurability:
     def test_it_is_what_the_server_is_told_to_do(self):
         settings = [("appendfsync", "always", "fsync"), ("appendfsync", "everysec", "everysec")]
+        settings += [("no-appendfsync-on-rewrite", "yes", "memory"), ("no-appendfsync-on-rewrite", "no", "everysec")]
         settings += [("appendfsync", "no", "memory"), ("appendonly", "no", "memory")]
         with server() as redis, redis.connect() as client:
             for name, value, expected in settings:
                 client.config_set(name, value)
                 with open(redis.url()) as store:
                     assert store.durability == expected, (name, value)
+
+    @pytest.mark.parametrize("stores", [1, 4])
+    def test_it_is_learnt_anew_from_a_server_that_was_started_again(self, stores):
+        with server() as redis, open(redis.url(stores=stores)) as store:
+            assert store.durability == "memory"
+            redis.stop()
+            redis.fsync = True
+            redis.start()
+            store.ask(CountJobs())
+            assert store.durability == "fsync"
 
     def test_it_is_unknown_to_a_user_who_may_not_ask(self, redis_server):
         with open(with_user(redis_server, "poor", "~*", "&*", "+@all", "-config")) as store:

@@ -13,6 +13,7 @@ from ..address import Host
 from ..contract import CLOSED, Durability
 from .connection import Connection
 from .place import Place
+from .records import pairs
 
 __all__ = ["Server", "durability"]
 
@@ -129,12 +130,15 @@ def durability(connection: Connection) -> Durability:
     if connection.facts.get("aof_enabled") != "1":
         return "memory"
     try:
-        _, how = connection.call(b"CONFIG", b"GET", b"appendfsync")
+        answer = connection.call(b"CONFIG", b"GET", b"appendfsync", b"no-appendfsync-on-rewrite")
     except StoreAway:
         raise
-    except (StoreError, ValueError):  # no right to ask, or the command has another name: assume the least
+    except StoreError:  # no right to ask, or the command has another name: assume the least
         return "memory"
-    return _DURABLE.get(how, "memory")
+    found: dict[bytes, bytes] = dict(pairs(answer))
+    if found.get(b"no-appendfsync-on-rewrite") == b"yes":  # a rewrite or a snapshot may last for minutes
+        return "memory"
+    return _DURABLE.get(found.get(b"appendfsync", b""), "memory")
 
 
 class _Cluster:
