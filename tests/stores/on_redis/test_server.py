@@ -302,6 +302,22 @@ def test_a_store_whose_data_was_deleted_begins_anew_and_is_found_and_sound_then(
     open(store.url, create=False).close()
 
 
+@pytest.mark.parametrize("stores", [1, 3])
+def test_the_first_put_after_a_flushall_finds_a_store_and_gets_no_id_of_before(redis_server, client, stores):
+    url = redis_server.url(stores=stores)
+    with open(url) as store, open(url) as other:
+        [ids] = other.apply([Put((JOB,) * 3)])
+        client.flushall()
+        [[new]] = store.apply([Put((JOB,))])
+        assert new not in ids
+        with open(url, create=False) as another:
+            assert another.ask(GetJob(new)).state is State.DELAYED
+        refused(NotAStore, r"\?stores=", open, f"{url.partition('&stores')[0]}&stores=2")
+        [[later]] = other.apply([Put((JOB,))])
+        assert later not in {*ids, new}
+        assert store.verify() == []
+
+
 def test_times_beyond_what_a_double_can_hold_are_rounded_and_nothing_breaks(store):
     [[id]] = store.apply([Put((JOB._replace(due=2**61 + 1, delay=None, ttr=2**60 + 1, max_attempts=2**60 + 1),))])
     job = store.ask(GetJob(id))

@@ -25,7 +25,7 @@ from redis.retry import Retry
 from ..._errors import NotAStore, PywheelError, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from .place import Place
 
-__all__ = ["Connection", "as_json", "encoded", "given"]
+__all__ = ["Connection", "Emptied", "as_json", "encoded", "given"]
 
 _WORDS: Final = 256  # bytes
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
@@ -84,6 +84,11 @@ def _name(function: str) -> bytes:
 
 # ---- errors ---------------------------------------------------------------------------------------------------------
 
+
+class Emptied(StoreError):
+    """The store is not there any more, as after FLUSHALL: nothing has happened, and it is to be opened anew."""
+
+
 _CROWDED: Final = b"max number of clients"
 _Kind = tuple[type[StoreError], str]
 _BY_TEXT: Final[dict[str, _Kind]] = {
@@ -97,6 +102,7 @@ _BY_TEXT: Final[dict[str, _Kind]] = {
     "MISCONF": (StoreFull, "cannot write to its disk, and takes no more ({text})"),
     "NOREPLICAS": (StoreReadOnly, "has too few replicas to take writes: see min-replicas-to-write"),
     "BUSY": (StoreBusy, "is busy with somebody's script: try again, or end that by SCRIPT KILL or FUNCTION KILL"),
+    "EMPTIED": (Emptied, "has lost this store: try again"),
     "WRONGTYPE": (NotAStore, "has other data under this prefix: give another one, ?prefix=name"),
 }
 _BY_CLASS: Final[dict[tuple[type[Exception], ...], _Kind]] = {  # the first that fits

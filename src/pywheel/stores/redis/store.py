@@ -35,7 +35,7 @@ from ..schema import Schema
 from ..server import ServerClock
 from ..verify import Finding
 from .commands import PIECE, Request, by_pieces
-from .connection import Connection, as_json, encoded, given
+from .connection import Connection, Emptied, as_json, encoded, given
 from .notifier import Presence, RedisNotifier
 from .place import Place, place
 from .queries import ANSWERS
@@ -232,6 +232,11 @@ class RedisStore(Inner):
             sent = time.monotonic()
             try:
                 answer = connection.run(*asked)
+            except Emptied as error:
+                self.server.renew()
+                connection.close()  # the next one opens the store
+                self._wait_in_doubt(error, limit)
+                continue
             except StoreError as error:
                 away = isinstance(error, StoreAway)
                 if not (in_doubt or away):

@@ -4,12 +4,15 @@ local KEPT = '86400000' -- ms, as it is sent: a day, as the server's clock may s
 
 local noted -- the key of this client's last request
 
--- Returns the number of the client's last request and, if it is this one, its outcomes.
+-- Returns the number of the client's last request and, if it is this one, its outcomes. In a store that was emptied nothing happens.
 local function begin_request()
     noted = P .. ':q:' .. ARGV[2]
-    local request, known = tonumber(ARGV[3]), call('MGET', noted, K.furthest)
+    local request, known = tonumber(ARGV[3]), call('MGET', noted, K.furthest, K.format)
     local latest = known[1] and tonumber(string.match(known[1], '^%d+')) or 0
     furthest, at = tonumber(known[2] or -1e300), 4
+    if not known[3] then
+        error({err = 'EMPTIED this store is to be opened anew'})
+    end
     if latest > request then
         error({err = 'STALE this request was given up'})
     end
