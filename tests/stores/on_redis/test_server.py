@@ -68,7 +68,8 @@ def test_a_server_that_evicts_keys_is_refused_at_each_connection_and_by_verify(s
     store.apply([Put((JOB,))])
     client.config_set("maxmemory-policy", "allkeys-lru")
     try:
-        for call in (partial(open, redis_server.url()), store.verify, partial(store.apply, [Put((JOB,))])):
+        asks, puts = partial(store.ask, CountJobs()), partial(store.apply, [Put((JOB,))])
+        for call in (partial(open, redis_server.url()), store.verify, asks, puts):
             refused(NotAStore, "set maxmemory-policy to noeviction", call)
             client.client_kill_filter(_type="normal", skipme=True)
     finally:
