@@ -1,6 +1,7 @@
 """The spool's own file."""
 
 import random
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -58,22 +59,30 @@ def test_a_failed_put_is_forwarded_though_the_clock_was_set_back(spool):
     file.close()
 
 
-def test_a_put_whose_lease_ended_is_forwarded_though_the_clock_was_set_back(spool):
-    clock = ManualClock()
-    killed, file = Spool(spool, clock=clock), Spool(spool, clock=clock)
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def two(spool, clock):
+    """One file, as two processes have it."""
+    with closing(Spool(spool, clock=clock)) as first, closing(Spool(spool, clock=clock)) as second:
+        yield first, second
+
+
+def test_a_put_whose_lease_ended_is_forwarded_though_the_clock_was_set_back(two, clock):
+    killed, file = two
     puts(killed, 2)
     killed.take()
     clock.advance(timedelta(seconds=15))
     file.give_back(file.take())
     clock.step(-3_600)
     assert [waiting.put.nonce for waiting in file.take()] == ["n0", "n1"]
-    file.close()
-    killed.close()
 
 
-def test_what_a_killed_process_was_forwarding_is_forwarded_though_the_clock_was_set_back(spool):
-    clock = ManualClock()
-    killed, file = Spool(spool, clock=clock), Spool(spool, clock=clock)
+def test_what_a_killed_process_was_forwarding_is_forwarded_though_the_clock_was_set_back(two, clock):
+    killed, file = two
     puts(killed, 2)
     killed.take()
     clock.step(-3_600)
@@ -81,13 +90,10 @@ def test_what_a_killed_process_was_forwarding_is_forwarded_though_the_clock_was_
         assert file.take() is None
         clock.advance(timedelta(seconds=15))
     assert [waiting.put.nonce for waiting in file.take()] == ["n0", "n1"]
-    file.close()
-    killed.close()
 
 
-def test_who_forwards_while_the_clock_is_set_back_goes_on_and_is_alone(spool):
-    clock = ManualClock()
-    first, second = Spool(spool, clock=clock), Spool(spool, clock=clock)
+def test_who_forwards_while_the_clock_is_set_back_goes_on_and_is_alone(two, clock):
+    first, second = two
     puts(first, 2)
     batch = first.take()
     clock.step(-3_600)
@@ -97,8 +103,6 @@ def test_who_forwards_while_the_clock_is_set_back_goes_on_and_is_alone(spool):
     assert second.take() is None
     assert [waiting.put.nonce for waiting in first.take()] == ["n0"]
     assert first.counts().done == 2
-    first.close()
-    second.close()
 
 
 def test_puts_that_nobody_can_claim_are_looked_at_a_few_times_and_left(spool):
