@@ -7,8 +7,10 @@ import os
 import random
 import shlex
 import sys
+from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 MOST = 10  # commands in the summary
@@ -26,6 +28,22 @@ def pytest_configure(config):
     if config.getoption("hypothesis_seed", None) is not None:
         settings.register_profile("seeded", settings.default, derandomize=False)
         settings.load_profile("seeded")
+
+
+@pytest.hookimpl(trylast=True)  # of those that `-m` and `-k` left
+def pytest_collection_modifyitems(config, items):
+    """With CI set, leave as many examples of a test as its marker `drawn` says, others with each seed."""
+    if not os.environ.get("CI"):
+        return
+    examples = defaultdict(list)
+    for item in items:
+        if (marker := item.get_closest_marker("drawn")) is not None:
+            examples[item.path, item.originalname, *marker.args].append(item)
+    out = set()
+    for (_, name, most), found in examples.items():
+        out.update(random.Random(f"{SEED} {name}").sample(found, max(0, len(found) - most)))
+    config.hook.pytest_deselected(items=[item for item in items if item in out])
+    items[:] = [item for item in items if item not in out]
 
 
 def pytest_report_header(config):

@@ -21,7 +21,8 @@ def note(*drawn):
     with Path(__file__).with_name("drawn").open("a") as file:
         file.write(json.dumps(drawn) + "\\n")
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("number", range(200))
 def test_lots(number):
     note("lots", number, os.environ["PYWHEEL_SEED"], random.random())
 
@@ -41,10 +42,10 @@ def drawn(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]")
     (tmp_path / "test_draws.py").write_text(DRAWS)
 
-    def run(*options, seed=None):
+    def run(*options, seed=None, ci="1"):
         (tmp_path / "drawn").write_text("")
         arguments = [sys.executable, "-m", "pytest", "-p", "tests.seeds", "-p", "no:cacheprovider", *options]
-        variables = environment(PYWHEEL_SEED=seed, CI="1", HYPOTHESIS_PROFILE=None, PYWHEEL_REOPEN="1")
+        variables = environment(PYWHEEL_SEED=seed, CI=ci, HYPOTHESIS_PROFILE=None, PYWHEEL_REOPEN="1")
         result = subprocess.run(
             arguments, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False
         )
@@ -59,11 +60,20 @@ def drawn(tmp_path):
 def test_a_failure_says_the_seed_and_the_command_that_draws_the_same_again(drawn):
     said, lots, _ = drawn("-n", "2")
     [seed] = set(re.findall(r"PYWHEEL_SEED=(\d+)", said))
-    assert [lot[:2] for lot in lots] == [[number, seed] for number in range(3)]
+    assert {lot[1] for lot in lots} == {seed}
     repeats = rf"^PYWHEEL_SEED={seed} CI=1 PYWHEEL_REOPEN=1 \S+ -m pytest test_draws.py::test_fails$"
     assert re.search(repeats, said, re.MULTILINE)
     assert drawn("-n", "0", seed=seed)[1] == lots
     assert drawn("-n", "0", seed=str(int(seed) + 1))[1] != lots
+
+
+def test_ci_runs_as_many_examples_as_a_test_says_and_others_with_another_seed(drawn):
+    one, another, all_of_them = (
+        [lot[0] for lot in drawn("-n", "0", seed=seed, ci=ci)[1]] for seed, ci in (("1", "1"), ("2", "1"), ("1", None))
+    )
+    assert len(one) == len(another) == 3
+    assert one != another
+    assert all_of_them == list(range(200))
 
 
 def test_examples_follow_from_the_seed_of_hypothesis_in_every_profile(drawn):

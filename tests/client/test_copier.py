@@ -423,6 +423,7 @@ def test_there_and_back_again(stores):
     assert len(finished(old)) == len(history) + len(before)  # each job that went is there as a cancelled one
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.stress
 @pytest.mark.parametrize("first", often([1, 2 + SEED % 8]))
 def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls, first):

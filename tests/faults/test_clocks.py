@@ -111,6 +111,7 @@ def set_store(request, tmp_path, clock):
         yield server.url(), {}
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.stress
 def test_jobs_follow_the_clock_of_their_store(set_store, clock):
     """It is set by a day forward, two days back, and far ahead."""
@@ -131,6 +132,7 @@ def test_jobs_follow_the_clock_of_their_store(set_store, clock):
         done(queue, far)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.stress
 def test_a_tick_comes_once_where_clocks_are_put_forward_and_back_and_where_a_second_is_repeated(set_store, clock):
     url, variables = set_store

@@ -83,6 +83,7 @@ def when_it_is_time(shop, jobs):
     return balanced(shop, jobs)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("crash", ["before cancel", "after cancel", "after commit"])
 def test_a_payment_that_was_cut_short_has_happened_with_its_cancel_or_not_at_all(start, crashed, jobs, crash):
     shop = start(*SHOP)
@@ -95,6 +96,7 @@ def test_a_payment_that_was_cut_short_has_happened_with_its_cancel_or_not_at_all
     assert when_it_is_time(shop, jobs) == {"paid": "paid", "unpaid": "closed"}[before]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("crash", ["before put", "after put", "after commit"])
 def test_an_order_that_was_cut_short_is_there_with_its_job_or_not_at_all(crashed, jobs, crash):
     shop = crashed(crash, "/orders/7?delay=1h")

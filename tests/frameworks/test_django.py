@@ -20,6 +20,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("server", SERVERS)
 def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(migrated, server):
     assert "Traceback" not in delivered(migrated, server, "--processes", "2")
@@ -32,6 +33,7 @@ def shop_on_server(request, start, tmp_path):
     return Project(start, tmp_path, SHOP_DATABASE=json.dumps(database(url)))
 
 
+@pytest.mark.drawn(1)
 def test_so_it_is_on_servers(shop_on_server):
     shop_on_server.manage("migrate", "-v", "0")
     delivered(shop_on_server, "gunicorn")
@@ -76,6 +78,7 @@ def test_a_command_that_a_program_calls_leaves_its_variables_alone(migrated):
     assert migrated.shell(lines, "; print(os.environ.get('PYWHEEL_STORE'))") == "1\nNone\n"
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("more", [[], ["--processes", "2"], ["--reload"]], ids=["one", "two", "reload"])
 def test_workers_find_the_project_wherever_they_are_started(migrated, tmp_path, more):
     where = tmp_path / "elsewhere"
@@ -126,6 +129,7 @@ print(jobs, following, _found({'error': 'refused'}, following))
     assert re.fullmatch(r"\[\] i5\d\d\d \(\[\], None\)", said.strip().splitlines()[-1])
 
 
+@pytest.mark.drawn(1)
 def test_so_they_do_on_servers(shop_on_server):
     """There a connection that was closed in a test has lost the test's transaction."""
     assert "OK" in shop_on_server.manage("test", "--no-input", "shop")

@@ -97,6 +97,7 @@ def test_orders_on_fastapi_are_paid_or_closed(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("driver", ["aiosqlite", "asyncpg", "psycopg"])
 def test_the_test_of_orders_passes_any_number_of_times_on_each_driver(driver, request, tmp_path):
     variables = {"SHOP_DATABASE": None, "PYWHEEL_STORE": None}

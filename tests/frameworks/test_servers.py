@@ -33,6 +33,7 @@ def all_done(program, jobs):
     return all(program.ask("GET", f"/jobs/{job}") == (200, {"state": "done"}) for job in jobs)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_server_delivers_what_its_requests_put(start, server):
     shop = start(*SERVERS[server])
@@ -61,6 +62,7 @@ def test_no_process_of_the_server_works_if_none_shall(start):
     assert "is closed" not in shop.said
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "mariadb", "redis"])
 def test_a_queue_that_the_parent_has_used_works_in_each_process_after_the_fork(request, start, tmp_path, store):
     """As where a program puts a job when it is imported, under --preload."""

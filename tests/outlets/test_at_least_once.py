@@ -53,6 +53,7 @@ def nothing_is_lost(broker, jobs):
     assert len(found) == JOBS or not broker.drops_repeats
 
 
+@pytest.mark.drawn(1)
 def test_a_worker_the_broker_and_the_network_fail_in_the_middle(broker, jobs):
     """The worker and the broker are killed; the network is cut again and again, and loses answers."""
     with Proxy(broker.server, tcp=broker.kind != "redis") as proxy:

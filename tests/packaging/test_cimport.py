@@ -46,6 +46,7 @@ def installed(request, environment):
     return environment
 
 
+@pytest.mark.drawn(1)
 def test_a_client_drives_the_wheel_without_the_gil_and_without_python_objects(installed, tmp_path):
     client = shutil.copytree(Path(__file__).parent / "client", tmp_path / "client")
     [guide] = blocks("docs/core.md", "cython")

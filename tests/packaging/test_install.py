@@ -91,6 +91,7 @@ def test_a_broken_compiler_gives_the_twin_and_says_so(sdist, environment):
 
 
 @unix_only
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("name", ["PYWHEEL_REQUIRE_NATIVE", "CIBUILDWHEEL"])
 def test_a_broken_compiler_is_an_error_where_the_extension_is_required(sdist, tmp_path, name):
     command = [*python("-m", "pip"), "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, sdist]

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from tests.seeds import SEED
 from tests.worker.storm import Storm
 from tests.worker.test_ledger import give_account
@@ -31,6 +33,7 @@ class PromotionStorm(Storm):
         assert self.queue.store.verify() == []
 
 
+@pytest.mark.drawn(1)
 def test_nothing_that_was_told_is_lost_early_doubled_or_kept_waiting(tmp_path, synchronous_pair):
     storm = PromotionStorm(tmp_path, SEED, synchronous_pair)
     give_account(storm, BLOWS, patience=6_000, silence=4_500)

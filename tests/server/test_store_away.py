@@ -69,6 +69,7 @@ def test_the_log_says_once_a_second_why_a_store_is_away(faulty, caplog):
     assert 1 <= caplog.text.count(DETAIL) < 25
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.servers
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "redis"])
 def test_a_server_whose_database_is_away_says_nothing_of_it(kind, request, tmp_path):

@@ -92,6 +92,7 @@ for _ in range(40):
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.stress
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_a_thread_beside_a_close_gets_a_result_or_closed_whatever_it_does(shared_url, what):

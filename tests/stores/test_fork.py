@@ -339,6 +339,7 @@ def runs_well(program, url):
     return run_well("-c", f'{START}{program}print("well")', url) == "well\n"
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_with_a_store_that_was_opened_before(shared_url, name):
     assert runs_well(PROGRAMS[name], shared_url)

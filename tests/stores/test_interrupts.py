@@ -20,6 +20,7 @@ CHILD = str(ROOT / "tests" / "stores" / "interrupts_child.py")
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.stress
 @pytest.mark.parametrize("seed", often(range(4)))
 def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_told(shared_url, seed):

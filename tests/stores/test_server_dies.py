@@ -267,6 +267,7 @@ def test_a_worker_keeps_its_acks_while_the_server_is_away_and_goes_on_when_it_is
         assert runs == [id, late]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("how", ["kill", "stop", "pause"])
 def test_workers_outlive_their_server(server, truth, how):
     runs = []

@@ -19,6 +19,7 @@ def test_whatever_happens_to_processes_no_job_is_lost_early_doubled_or_kept_wait
     give_account(Storm(tmp_path, SEED, f"sqlite:///{tmp_path}/jobs.db"), ROUNDS)
 
 
+@pytest.mark.drawn(1)
 def test_so_it_is_on_a_server_that_dies_now_and_then(tmp_path, durable_server):
     with Proxy(durable_server) as proxy:
         storm = ServerStorm(tmp_path, SEED, durable_server, proxy)

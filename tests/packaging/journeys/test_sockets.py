@@ -10,6 +10,7 @@ from tests.frameworks.programs import FOLDER
 CONNECTIONS = 9_500
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("loop", ["asyncio", "EventLoop"])
 def test_every_idle_connection_is_closed_none_too_early(start, loop):
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
