@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from pywheel import JobExists, JobQueue, OutcomeUnknown, StoreBusy, StoreClosed, StoreError
+from pywheel import JobExists, JobQueue, OutcomeUnknown, StoreAway, StoreBusy, StoreClosed, StoreError, StoreFull
 from pywheel.events import JobsPut
 from pywheel.jobs import Counts, NewJob
 from pywheel.jobs.commands import Cancel, Put, SetNote
@@ -109,6 +109,38 @@ def test_a_store_that_fails_fails_each_of_them_and_works_again(queue):
     faulty.away = False
     assert [isinstance(error, StoreError) for error in failed] == [True] * 3
     assert queue.get(asyncio.run(queue.aio.put("t")))
+
+
+def without_room(queue, others=None):
+    """Return a queue on a store that has no room for puts, and the list of what is asked of it."""
+    asked = []
+
+    def fault(when, commands):
+        if when == "before":
+            asked.append(len(commands))
+            if any(isinstance(command, Put) for command in commands):
+                raise StoreFull("no room") if len(asked) == 1 or others is None else others
+
+    return JobQueue(FaultyStore(queue.store, fault)), asked
+
+
+def test_where_puts_find_no_room_the_acks_of_their_turn_go_on_without_them(queue):
+    queue.put_many([queue.job("t")] * 2)
+    jobs = queue.reserve("t", 2)
+    full, asked = without_room(queue)
+    put, first, again, second = asyncio.run(
+        gathered(full.aio.put("t"), full.aio.ack(jobs[0]), full.aio.put("t"), full.aio.ack(jobs[1]))
+    )
+    assert (first, second) == (True, True)
+    assert {type(error) for error in (put, again)} == {StoreFull}
+    assert asked == [4, 1, 1, 1, 1]
+
+
+def test_once_a_full_store_is_away_as_well_the_rest_of_a_turn_is_not_tried(queue):
+    full, asked = without_room(queue, StoreAway("gone"))
+    errors = asyncio.run(gathered(*(full.aio.put("t") for _ in range(4))))
+    assert [type(error) for error in errors] == [StoreAway, StoreFull, StoreFull, StoreFull]
+    assert asked == [4, 1]
 
 
 def test_what_was_put_is_told_once_a_topic_and_a_listener_that_raises_hurts_nobody(queue, caplog):

@@ -1,11 +1,13 @@
 """Group commit: a thread that finds nobody committing commits for all."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from pywheel import StoreBusy, StoreError, StoreFull
 from pywheel.stores.group_commit import GroupCommit, _Call
+from pywheel.stores.relational.lanes import Held, Lane
 from tests.jobs.waiting import until
 from tests.stores.calls import ended
 
@@ -75,6 +77,16 @@ def test_where_one_callers_commands_find_no_room_those_of_the_others_go_on_witho
     results = run_crowd(pool, leader, recorder, list("abcd"))
     assert isinstance(results.pop("c"), StoreFull)
     assert results == {name: [f"done {name}"] for name in "abd"}
+
+
+def test_where_commands_of_asyncio_tasks_find_no_room_together_in_a_database_each_is_tried_alone(leader, recorder):
+    recorder.gate.set()
+    recorder.fail["b"] = StoreFull("no room")
+    lane = Lane(SimpleNamespace(_seconds=60), Held())
+    lane.commits = leader
+    first, full, last = lane.tried(list("abc"))
+    assert (first, last) == ("done a", "done c")
+    assert isinstance(full, StoreFull)
 
 
 def test_a_call_that_comes_to_lead_when_its_time_is_over_is_not_tried(leader, recorder):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import uniform
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
-from .._errors import BadJob, NoKey, PywheelError, StoreError
+from .._errors import BadJob, NoKey, PywheelError, StoreError, StoreFull
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.commands import Command, SetNote
@@ -19,8 +19,8 @@ from .notifier import Notifier
 from .verify import Finding
 
 __all__ = [
-    "CLOSED", "DEATHS_KEPT", "Durability", "Locked", "Store", "intact", "notes", "outcome_of", "pauses",
-    "word_of_death",
+    "CLOSED", "DEATHS_KEPT", "Durability", "Locked", "Store", "apart_if_full", "intact", "notes", "outcome_of",
+    "pauses", "word_of_death",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -37,6 +37,24 @@ def intact(outcomes: list[Any]) -> list[Any]:
     for outcome in outcomes:
         if isinstance(outcome, StoreError):
             raise outcome
+    return outcomes
+
+
+def apart_if_full(
+    apply: Callable[[Sequence[Command[Any]]], list[Any]], commands: Sequence[Command[Any]], outcomes: list[Any]
+) -> list[Any]:
+    """Apply commands one by one that were refused together at StoreFull: some may need no room, or less.
+
+    Return the outcomes of all. Once the store fails in another way, such as in time, the rest stays refused.
+    """
+    full = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, StoreFull)]
+    for place in full if len(commands) > 1 else ():
+        try:
+            [outcomes[place]] = apply([commands[place]])
+        except StoreError as error:
+            outcomes[place] = error
+        if isinstance(outcomes[place], StoreError) and not isinstance(outcomes[place], StoreFull):
+            break
     return outcomes
 
 
@@ -126,7 +144,11 @@ class Store(ABC):
         Return for each command its outcome, an error, or Locked if the command would have to wait for another program's
         transaction. The caller tries a Locked command `again` after a pause.
         """
-        return self.apply(commands)
+        try:
+            outcomes = self.apply(commands)
+        except StoreFull as error:
+            outcomes = [error] * len(commands)
+        return apart_if_full(self.apply, commands, outcomes)
 
     @property
     def secret_url(self) -> str:

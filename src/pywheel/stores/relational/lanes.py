@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import OutcomeUnknown, StoreAway, StoreBusy, StoreError, StoreReadOnly
 from ...jobs import commands as c
-from ..contract import Locked
+from ..contract import Locked, apart_if_full
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
 from ..sql.put import NOT_FREE, plain
@@ -80,9 +80,11 @@ class Lane:
         """Return the outcomes of commands here, without waiting for a lock."""
         try:
             return self.commits.apply(commands)
-        except (Locked, StoreError) as error:
-            if len(commands) == 1 or isinstance(error, StoreError):
-                return [error] * len(commands)
+        except StoreError as error:
+            return apart_if_full(self.tried, commands, [error] * len(commands))
+        except Locked as error:
+            if len(commands) == 1:
+                return [error]
         return [outcome for command in commands for outcome in self.tried((command,))]
 
     def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
