@@ -7,8 +7,8 @@ import types
 
 import pytest
 
-from pywheel import BadOption, JobQueue
-from pywheel.cli.work import Sources, Terms, _Drain, _Look, _ready
+from pywheel import BadAddress, BadOption, JobQueue
+from pywheel.cli.work import Sources, Terms, _Drain, _Look, _ready, _reloading
 from pywheel.events import JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
 from pywheel.jobs import Job, Outcome, State
 from pywheel.stores.address import Address
@@ -146,19 +146,35 @@ def test_a_source_that_changes_comes_or_goes_is_told_once_and_looked_for_twice_a
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("arguments", "said"),
     [
-        ("--log-format xml", "a log format must be text or json"),
-        ("--processes 1001", "processes must be"),
-        ("--keep soon", "--keep"),
+        ("shop:queue --log-format xml", "a log format must be text or json"),
+        ("shop:queue --processes 1001", "processes must be"),
+        ("shop:queue --keep soon", "--keep"),
+        ("shop", "'shop' names no queue: write it like shop.jobs:queue"),
+        ("shop.py:queue", "'shop.py' is not a module: write shop:queue"),
     ],
 )
-def test_options_that_make_no_sense_end_a_reload_as_no_source_can_mend_them(
-    fails, tmp_path, monkeypatch, options, said
+def test_arguments_that_make_no_sense_end_a_reload_as_no_source_can_mend_them(
+    fails, tmp_path, monkeypatch, arguments, said
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Sources, "changed", lambda sources: pytest.fail("it waits for a change of the sources"))
-    assert said in fails(2, "work", "shop_of_a_test:queue", "--reload", *options.split())
+    monkeypatch.setattr("pywheel.cli.work.note", pytest.fail)  # that it waits for a change of the sources
+    assert said in fails(2, "work", "--reload", *arguments.split())
+
+
+@pytest.mark.parametrize(("store", "waits"), [("sqlit:///jobs.db", False), (None, True)])
+def test_a_reload_waits_for_a_source_that_gives_an_address_but_not_if_the_command_line_gave_it(
+    tmp_path, monkeypatch, store, waits
+):
+    def run(*_):
+        raise BadAddress("did you mean sqlite:?")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pywheel.cli.work._supervisor", lambda *_: types.SimpleNamespace(run=run))
+    monkeypatch.setattr(time, "sleep", sys.exit)  # it waits
+    with pytest.raises(SystemExit if waits else BadAddress):
+        _reloading("shop:queue", TERMS._replace(store=store))
 
 
 def test_without_the_extra_of_its_metrics_it_says_so_before_it_starts_processes(fails, monkeypatch):

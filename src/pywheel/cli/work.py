@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from .._errors import BadOption, NotAStore, PywheelError
+from .._errors import BadAddress, BadOption, NotAStore, PywheelError
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
-from ..execution.loading import chosen
+from ..execution.loading import chosen, named
 from ..jobs.checks import needed
 from ..jobs.durations import KEEP, duration
 from ..jobs.handler import MOST_AT_ONCE
@@ -204,13 +204,19 @@ class _Look:
 
 
 def _reloading(target: str, terms: Terms) -> None:
-    """Work; if the program cannot begin, wait for a change of a source and try again."""
+    """Work; if the program cannot begin, wait for a change of a source and try again.
+
+    No change of a source mends an error of the command line.
+    """
+    named(target)
     sources = Sources()
     while True:
-        supervisor = _supervisor(target, terms)  # no change of a source mends an error of the options
+        supervisor = _supervisor(target, terms)
         try:
             supervisor.run(_Look(supervisor, terms, sources))
         except PywheelError as error:
+            if terms.store is not None and isinstance(error, BadAddress):
+                raise
             fail(str(error))
             note("pywheel: waiting for a change of the sources; Ctrl-C ends it")
             while sources.changed() is None:

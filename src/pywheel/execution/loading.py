@@ -16,7 +16,7 @@ from ..jobs.checks import did_you_mean, name
 from ..jobs.handler import Handler
 from ..jobs.keyring import Keyring
 
-__all__ = ["chosen", "end_of", "give_keys", "importing", "interpreter", "load", "no_worker_while_importing"]
+__all__ = ["chosen", "end_of", "give_keys", "importing", "interpreter", "load", "named", "no_worker_while_importing"]
 
 _importing = False
 
@@ -27,10 +27,7 @@ def load(target: str) -> Any:
     Raises:
         BadOption: the target has another form, there is no such module or name, or it is not a program.
     """
-    module_name, _, name = target.partition(":")
-    if not module_name or not name:
-        raise BadOption(f"{target[:80]!r} names no queue: write it like shop.jobs:queue")
-    _refuse_paths(module_name, name)
+    module_name, name = named(target)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -47,6 +44,15 @@ def load(target: str) -> Any:
         raise BadOption(f"{name[:80]} in {module_name} is not a JobQueue")
     give_keys(program)
     return program
+
+
+def named(target: str) -> tuple[str, str]:
+    """Return the module and the name in ``module:name``. BadOption if the target has another form."""
+    module, _, name = target.partition(":")
+    if not module or not name:
+        raise BadOption(f"{target[:80]!r} names no queue: write it like shop.jobs:queue")
+    _refuse_paths(module, name)
+    return module, name
 
 
 def give_keys(program: Any) -> None:
