@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pywheel import BadBody, BadJob, BadOption, Fixed, JobQueue, Keyring, ManualClock, NoSuchSchedule, State, StoreError
-from pywheel.execution.ticks import admit, following
+from pywheel.execution.ticks import admit, waking
 from pywheel.jobs import cron
 from pywheel.jobs.commands import Ack, ClaimPolicy, Nack, Put, Release, Reserve, SetNote
 from pywheel.jobs.handler import NotNow, Skipped
@@ -335,7 +335,7 @@ def test_a_tick_waits_for_those_before_the_one_that_does_not_run_now_and_their_e
         admit(queue.store, third)
     queue.calls.apply(Release(third.id, third.claims))
     assert queue.reschedule(third.id, 5)
-    assert [edit.ref for edit in following(queue.store, first, [])] == [third.id]
+    assert [edit.ref for edit in waking(queue.store, first, ended=True)] == [third.id]
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(StoreError, NotNow), (BadBody, Skipped)])

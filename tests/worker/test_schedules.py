@@ -8,11 +8,14 @@ import pytest
 
 from pywheel import Fixed, JobQueue, ManualClock, NotNow, State, StoreError
 from pywheel.events import JobSkipped
-from pywheel.jobs.commands import Put
+from pywheel.execution import admit
+from pywheel.jobs.commands import ClaimPolicy, Put, Reserve
 from pywheel.jobs.queries import GetJob
 from pywheel.jobs.schedule import BY_HAND, NAME, OVERLAP, TICK, VERSION
 from pywheel.stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
 from pywheel.testing import FaultyStore, run_due
+from pywheel.worker import Worker
+from pywheel.worker.leases import Lease
 from pywheel.worker.schedules import Planner
 from tests.client.periods import start
 from tests.jobs.waiting import finished, until, working
@@ -263,3 +266,53 @@ def test_a_tick_that_was_put_off_by_hand_holds_up_no_later_one(queue, clock, tic
         clock.advance(60)
         until(lambda: ticks)
     assert ticks == ["12:02:00"]
+
+
+# ---- the end of a tick, and the wait of the next one, in the same moment ---------------------------------------------
+
+
+@pytest.fixture
+def two(queue, clock):
+    """The ends of handlers in two workers, with the leases of a tick that runs and of the next one, which waits."""
+    start(clock)
+    queue.handler("work")(print)
+    queue.schedules.set("s", "work", every="10s", overlap="queue", catch_up="all")
+    run_due(queue)
+    clock.advance(25)
+    jobs = queue.calls.apply(Reserve("work", 2, ClaimPolicy(ttr=10**8, max_attempts=3), "w"))
+    ends = []
+    for job in sorted(jobs, key=lambda job: job.due):
+        dispatcher = Worker(queue).dispatcher
+        ends.append((dispatcher._completer, Lease(job, dispatcher.topics["work"], 0.0, True, started=clock.time())))
+    (_, first), (_, second) = ends
+    admit(queue.store, first.job)
+    with pytest.raises(NotNow) as waits:
+        admit(queue.store, second.job)
+    second.error = waits.value
+    return ends
+
+
+def settle(queue, completer):
+    """Let a worker take its next steps."""
+    while commands := completer.commands(0.0, 100):
+        completer.learn(iter(queue.store.apply(commands)))
+
+
+def test_a_tick_that_waits_looks_again_at_once_if_the_one_before_it_has_ended_when_its_wait_is_stored(queue, two):
+    for completer, lease in two:
+        completer.done(lease)
+        settle(queue, completer)
+    waiting = queue.get(two[1][1].job.id)
+    assert (waiting.state, waiting.due) == (State.DELAYED, queue.store.clock.wall())
+
+
+def test_the_end_of_a_tick_wakes_one_whose_wait_was_stored_as_the_end_was_about_to_be(queue, two):
+    (ending, first), (giving_way, second) = two
+    ending.done(first)
+    commands = ending.commands(0.0, 100)
+    giving_way.done(second)
+    settle(queue, giving_way)
+    ending.learn(iter(queue.store.apply(commands)))
+    settle(queue, ending)
+    waiting = queue.get(second.job.id)
+    assert (waiting.state, waiting.due) == (State.DELAYED, queue.store.clock.wall())

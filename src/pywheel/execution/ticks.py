@@ -2,16 +2,16 @@
 
 A worker calls `admit` after the claim and before the handler starts. Of two claimed ticks, the one that was claimed
 later gives way. Where ticks wait for each other, a later one also gives way, and the end of the one before wakes it.
+As the end and the wait may come in one moment, maybe in two workers, each looks for the other one once it is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
 from .._errors import BadBody, PywheelError, StoreError
-from ..jobs.commands import Cancel, Edit
+from ..jobs.commands import Edit
 from ..jobs.handler import NotNow, Skipped, expired
 from ..jobs.job import Job, State
 from ..jobs.queries import Filter, GetHistories, GetJob, GetPage
@@ -19,13 +19,17 @@ from ..jobs.schedule import BY_HAND, LATE, NAME, OVERLAP, VERSION, Schedule, tic
 from ..stores.contract import Store
 from ..stores.schedule_notes import ScheduleNotes
 
-__all__ = ["admit", "asks", "following", "is_tick"]
+__all__ = ["Behind", "admit", "asks", "is_tick", "waking"]
 
 _PAGE: Final = 1_000
 _AWAY: Final = 1.0  # seconds until a tick is claimed again, if the store did not answer whether it may run
 _SHORTEST: Final = 100  # ms until a tick looks again that waits for another one: an eighth of its wait
 _LONGEST: Final = 10_000
 _FAR: Final = 8  # ticks before or after one that are looked at, past those that do not run now
+
+
+class Behind(NotNow):
+    """A tick waits for the one before it, which runs."""
 
 
 def is_tick(job: Job) -> bool:
@@ -58,29 +62,27 @@ def admit(store: Store, job: Job) -> None:
         raise NotNow(_AWAY, f"cannot tell whether the tick may run: {error}") from error
 
 
-def following(store: Store, job: Job, moves: Iterable[Edit | Cancel]) -> list[Edit]:
-    """Return the command that has the next tick look again at once, now that a job has ended; or none.
+def waking(store: Store, job: Job, *, ended: bool) -> list[Edit]:
+    """Return the command that has a waiting tick look again at once, if the one before it has ended; or none.
 
-    A few queries for a tick for which later ones wait, none for others. Headers may be anybody's: so the schedule says
-    which tick that is. None that is not due is moved, nor one that waits for its retry or was put off: the one after it
-    is the next.
-
-    Args:
-        moves: the commands that put off or cancel jobs which are released in the same transaction.
+    To be asked once it is stored that a job has ended, or that it is `Behind` another one: then it may wait in vain. A
+    few queries for a tick of a schedule that queues, none for others. Headers may be anybody's: so the schedule says
+    which tick is the next one. None that is not due is moved, nor one that waits for its retry or was put off: the one
+    after it is the next.
     """
     if OVERLAP not in job.headers or not is_tick(job):
         return []
     try:
         schedule, tick, now = ScheduleNotes(store).get(job.headers[NAME]), tick_of(job), store.clock.wall()
-        other = None if schedule is None or tick is None else _next(store, schedule, tick, now)
+        if schedule is None or tick is None or not (ended or _before(store, schedule, tick) is None):
+            return []
+        # One that waits is the first due tick at its own time, or after it.
+        other = _next(store, schedule, tick if ended else tick - 1, now)
     except (PywheelError, ValueError, OverflowError):  # then the tick looks by itself, some seconds later
         return []
-    if other is None:
+    if other is None or other.state is not State.DELAYED or other.due <= now:
         return []
-    if other.state is State.DELAYED:
-        return [Edit(other.id, delay=0, expect=(other.due, other.claims))] if other.due > now else []
-    gives_way = any(isinstance(move, Edit) and move.ref == other.id and (move.delay or 0) <= _LONGEST for move in moves)
-    return [Edit(other.id, delay=0)] if gives_way else []
+    return [Edit(other.id, delay=0, expect=(other.due, other.claims))]
 
 
 def _next(store: Store, schedule: Schedule, tick: int, now: int) -> Job | None:
@@ -119,10 +121,11 @@ def _refuse_missed(schedule: Schedule, tick: int, now: int) -> None:
 
 def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> None:
     """Raise Skipped or NotNow, as the schedule says, if a tick must give way to another one."""
-    queues, now = schedule.overlap == "queue", store.clock.wall()
+    queues, now, kind = schedule.overlap == "queue", store.clock.wall(), NotNow
     since: list[int] = []  # when those began to which this tick gives way
-    if queues and job.attempt <= 1 and tick is not None and _waits_before(store, schedule, tick):
+    if queues and job.attempt <= 1 and tick is not None and (before := _before(store, schedule, tick)):
         since.append(tick)  # with its end the one before it wakes this one
+        kind = Behind if before.state is State.RUNNING else NotNow
     elif others := _running(store, schedule.name, job):
         histories = store.ask(GetHistories([one.id for one in (*others, job)]))
         *began, own = [(history[-1].started or 0) if history else 0 for history in histories]
@@ -132,7 +135,7 @@ def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> N
                     raise Skipped(f"the tick before it, job {other.id}, still runs")
                 since.append(at)
     if since:
-        raise NotNow(min(max((now - min(since)) / 8, _SHORTEST), _LONGEST) / 1_000)
+        raise kind(min(max((now - min(since)) / 8, _SHORTEST), _LONGEST) / 1_000)
 
 
 def _running(store: Store, name: str, job: Job) -> list[Job]:
@@ -150,17 +153,17 @@ def _is_before(other: int | None, tick: int | None) -> bool:
     return other is not None and tick is not None and other < tick
 
 
-def _waits_before(store: Store, schedule: Schedule, tick: int) -> bool:
-    """Whether a tick before this one also waits, and so comes first. One that was claimed may just look as well."""
+def _before(store: Store, schedule: Schedule, tick: int) -> Job | None:
+    """Return a tick before this one that also waits, or runs, and so comes first. A claimed one may just look."""
     for _ in range(_FAR):
         before = schedule.until(tick - 1)
         job = None if before is None else store.ask(GetJob((schedule.topic, schedule.key(before))))
         if before is None or job is None or job.state in (State.DONE, State.DEAD):
-            return False
+            return None
         if _comes(job, max(schedule.due(before), store.clock.wall() + _LONGEST)):
-            return True
+            return job
         tick = before
-    return False
+    return None
 
 
 def _comes(job: Job, soon: int) -> bool:

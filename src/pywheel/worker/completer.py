@@ -17,11 +17,12 @@ from typing import Any, Final
 from .._errors import StoreError
 from ..events import Events, JobEnded, JobGivenBack, JobSkipped, LeaseLost
 from ..execution import Ended, settlement
-from ..execution.ticks import following
+from ..execution.ticks import Behind, waking
 from ..jobs.commands import Ack, Cancel, Command, Edit, Expired, Nack, Release
 from ..jobs.handler import moved
 from ..jobs.job import Attempt, Outcome, State
 from ..jobs.queries import GetHistories, GetStates
+from ..jobs.schedule import OVERLAP
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 from .deaths import Deaths
@@ -55,6 +56,7 @@ class Completer:
         self._finished: deque[Lease] = deque()
         self._unsettled: list[Lease] = []  # claims that have ended, unknown to the store
         self._uncertain: set[Lease] = set()  # claims whose ends the store may know
+        self._looks: list[Lease] = []  # settled claims of ticks, whose ends or waits may let another tick run
         self._moves = 0  # commands of the last batch that move or cancel jobs after ends
         self._wakes_at = 0.0  # when the dispatcher ends its sleep by itself
         self.asleep = False
@@ -68,6 +70,11 @@ class Completer:
 
     def __len__(self) -> int:
         return len(self._unsettled) + len(self._finished)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are ends that the store does not have, or ticks that these may have let run."""
+        return bool(len(self) or self._looks)
 
     @property
     def settled(self) -> bool:
@@ -106,7 +113,7 @@ class Completer:
     def due(self, wakes_at: float, now: float) -> bool:
         """Whether to settle ends now, although the dispatcher's other work is due at `wakes_at` only."""
         self._wakes_at = wakes_at
-        return bool(self._finished) and self._due(now)
+        return bool(self._looks or (self._finished and self._due(now)))
 
     @contextmanager
     def wakes(self, timeout: float, now: float) -> Iterator[float]:
@@ -126,14 +133,13 @@ class Completer:
 
     def _settle_alone(self) -> None:
         with self._settling:
-            if not self._finished:  # another thread took the end along
-                return
-            commands = self.commands(self._store.clock.time(), len(self))
-            try:
-                outcomes = self._store.apply(commands)
-            except StoreError:
-                self.failed()
-            else:
+            while self._finished or self._looks:  # else another thread took the end along
+                commands = self.commands(self._store.clock.time(), len(self))
+                try:
+                    outcomes = self._store.apply(commands)
+                except StoreError:
+                    self.failed()
+                    return
                 self.learn(iter(outcomes))
 
     # ---- to the store -----------------------------------------------------------------------------------------------
@@ -156,8 +162,11 @@ class Completer:
                 topic.left(fresh if len(topics) == 1 else [lease for lease in fresh if lease.topic is topic], now)
             unsettled += fresh
         moves = [move for lease in unsettled if type(lease.ending) is Release for move in _moves(lease)]
-        ended = [lease.job for lease in unsettled if lease.job.headers and _ends(lease)]
-        moves += [move for job in ended for move in following(self._store, job, moves)]
+        looks, self._looks = self._looks, []
+        for lease in looks:
+            if woken := waking(self._store, lease.job, ended=_ends(lease)):
+                moves += woken
+                self._looks.append(lease)  # until that is stored
         self._moves = len(moves)
         return [*[lease.ending for lease in unsettled], *moves]  # type: ignore[list-item]  # each has one by now
 
@@ -185,6 +194,7 @@ class Completer:
         if self._uncertain:
             unsettled = [lease for lease in unsettled if lease not in self._uncertain]
         self.leases.settle(unsettled)
+        self._looks = [lease for lease in unsettled if lease.job.headers and _may_wake(lease)]
         for _ in islice(outcomes, self._moves):  # a job is due later or sooner now, or was changed by another command
             pass
         if done:
@@ -271,6 +281,11 @@ def _moves(lease: Lease) -> list[Edit | Cancel]:
 def _ends(lease: Lease) -> bool:
     """Whether a job has ended or failed, or is cancelled as it was skipped, and was not just given back."""
     return type(lease.ending) is not Release or any(isinstance(move, Cancel) for move in _moves(lease))
+
+
+def _may_wake(lease: Lease) -> bool:
+    """Whether a job is a tick whose end or wait, now that it is stored, may let another tick run."""
+    return OVERLAP in lease.job.headers and (_ends(lease) or isinstance(lease.error, Behind))
 
 
 def _given_back(lease: Lease) -> JobGivenBack | JobSkipped:

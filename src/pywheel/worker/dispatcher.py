@@ -350,7 +350,7 @@ class Dispatcher:
         """Whether pools of a kind have jobs, or ends of handlers are not stored yet."""
         if self._completer.alone:
             return any(isinstance(lease.topic.pool, only) for lease in self._running())
-        return bool(len(self._completer)) or any(isinstance(lease.topic.pool, only) for lease in self._leases)
+        return self._completer.busy or any(isinstance(lease.topic.pool, only) for lease in self._leases)
 
     def _running(self) -> list[Lease]:
         return [lease for lease in self._leases if lease.started is not None and not lease.ended]
