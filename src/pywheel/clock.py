@@ -118,7 +118,8 @@ class ManualClock(Clock):
 
         Timers driven by hand and those of a thread have run when this returns, unless a callback of their driver moves
         the clock meanwhile; a loop's run when it gets its turn. Of several drivers with timers due at one time, the one
-        made first runs first.
+        made first runs first. If another thread just runs a driver, this does not wait for it, and what is due by the
+        new time may run only when the clock moves next.
 
         Raises:
             TypeError, ValueError: seconds is not a duration, is negative, or leads beyond 146 years.
