@@ -316,3 +316,12 @@ def test_the_end_of_a_tick_wakes_one_whose_wait_was_stored_as_the_end_was_about_
     settle(queue, ending)
     waiting = queue.get(second.job.id)
     assert (waiting.state, waiting.due) == (State.DELAYED, queue.store.clock.wall())
+
+
+def test_the_last_end_of_a_worker_that_has_stopped_wakes_the_tick_that_waits_for_it(queue, two):
+    (ending, first), (giving_way, second) = two
+    giving_way.done(second)
+    settle(queue, giving_way)
+    ending.done(first)
+    ending.leave()
+    assert queue.get(second.job.id).due == queue.store.clock.wall()
