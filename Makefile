@@ -258,7 +258,7 @@ asyncio: $(VENV)/test.group $(VENV)/native
 # Leaks are left to the leak tests: CPython itself keeps memory until the end. libstdc++ is there because the sanitizer
 # must find it before NumPy brings it. Python's own allocator would hide what happens within its blocks. Turns of a
 # million timers are long here, and turns of some thousand have the same faults.
-sanitize: export PYWHEEL_SANITIZE = address,undefined
+sanitize $(SANITIZED)/package: export PYWHEEL_SANITIZE = address,undefined
 sanitize: export HYPOTHESIS_PROFILE ?= quick
 sanitize: $(SANITIZED)/wheels.group $(SANITIZED)/package
 	@LD_PRELOAD="$$(for name in libasan.so libubsan.so libstdc++.so.6; do gcc -print-file-name=$$name; done | paste -sd :)" \

@@ -84,6 +84,7 @@ STEPS = [
 STOPS = [(TERM, ONE), (INT, SEVERAL), (QUIT, ONE)]
 
 
+@pytest.mark.drawn(11)
 @pytest.mark.parametrize(("place", "step"), list(enumerate(STEPS)))
 def test_a_signal_to_stop_at_any_step_ends_it_and_cuts_no_grace(shop, place, step):
     """Each step with one of the signals, with another one by another seed."""

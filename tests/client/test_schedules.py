@@ -441,6 +441,7 @@ class History:
         pass_time(self.program(self.boss.store), self.clock, seconds)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("seed", often(range(8)))
 def test_each_tick_happens_once_whoever_dies_when(seed):
     draw = random.Random(seed)

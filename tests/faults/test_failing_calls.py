@@ -29,6 +29,7 @@ def lives(folder, error, kind, end="cut off"):
             yield life, held(store)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(
     ("error", "kind", "end", "kinds", "least"),
     [

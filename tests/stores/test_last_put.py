@@ -70,7 +70,7 @@ def test_a_claim_beside_a_put_in_an_open_transaction_delivers_what_that_commits(
         assert job.body == b"new"
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(1)
 @pytest.mark.stress
 @pytest.mark.parametrize("how", ["worker", "reserve"])
 def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shared_url, pool, how):
