@@ -10,14 +10,16 @@ import pytest
 from redis import ConnectionError as Refused
 
 from pywheel import BadAddress, JobQueue, NotAStore, StoreAway, StoreBusy, StoreFull, StoreReadOnly, StoreTooNew
-from pywheel.jobs.commands import Ack, Purge, Put, Reserve
+from pywheel.jobs.commands import Ack, Announce, Purge, Put, Reserve
 from pywheel.jobs.job import NewJob, State
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.worker.chores import Pruning, retention
-from tests.stores.calls import TERMS, listening
+from tests.jobs.waiting import until
+from tests.stores.calls import TERMS, listening, settle
 from tests.stores.network import Proxy
 from tests.stores.refusing import SECRET, refused
+from tests.stores.server import store_of
 from tests.stores.servers import Redis
 
 JOB = NewJob("t", b"b" * 1000, 0, delay=0)
@@ -348,6 +350,63 @@ def test_a_master_that_is_demoted_is_left_for_the_one_that_its_name_leads_to_by_
             store.apply([Put((JOB,))])
         assert store.ask(CountJobs()) == {}
         assert len(store.apply([Put((JOB,) * 3)])[0]) == 3
+
+
+@pytest.fixture
+def switched(redis_server):
+    """A store, its address on another server, and what lets its own live on as a replica or cut off from its own."""
+    with server() as old, server() as new, Proxy(old) as proxy:
+        url = old.url(via=proxy, timeout="100s")
+        there = next(there for there in iter(new.url, None) if store_of(there) == store_of(url))
+
+        def switch(how):
+            with old.connect() as client:
+                client.execute_command(*how)
+            proxy.lead_to(new, at_once=False)
+
+        with open(url) as store:
+            yield store, there, switch
+
+
+DEMOTED = "REPLICAOF", "127.0.0.1", "1"
+CUT_OFF = "CONFIG", "SET", "min-replicas-to-write", "1"
+
+
+def test_a_program_that_only_reads_leaves_a_demoted_master_within_seconds(switched):
+    store, _, switch = switched
+    store.apply([Put((JOB,))])
+    assert store.ask(CountJobs())["t"].delayed == 1
+    switch(DEMOTED)
+    until(lambda: store.ask(CountJobs()) == {}, 20)
+
+
+def test_a_connection_that_was_in_use_as_another_server_was_met_is_not_kept(switched):
+    store, _, switch = switched
+    store.apply([Put((JOB,))])
+    beside, _ = store.server.take()
+    switch(DEMOTED)
+    assert store.ask(CountJobs()) == {}
+    store.server.give(beside)
+    assert store.ask(CountJobs()) == {}
+
+
+@pytest.mark.parametrize("how", [DEMOTED, CUT_OFF], ids=["demoted", "cut off"])
+def test_an_ear_on_a_master_that_takes_no_writes_any_more_moves_at_once(switched, pool, how):
+    store, there, switch = switched
+    ears = listening(store)
+    switch(how)
+    with pytest.raises(StoreReadOnly):
+        ears.beat(0)
+    assert pool.submit(ears.hints).result(20).reload  # it waits for no message from there
+    ears.beat(0)
+    store.apply([Announce(ears.worker, ("t",))])
+    settle(ears)
+    ears.publish(2**45)
+    with open(there) as other:
+        [[id]] = other.apply([Put((JOB,))])
+    assert ears.wait(20)
+    assert [due.id for due in ears.hints().due] == [id]
+    ears.close()
 
 
 def test_a_server_whose_command_config_is_renamed_serves_and_its_durability_is_unknown(redis_server):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -29,6 +30,7 @@ __all__ = ["Connection", "Emptied", "as_json", "encoded", "given"]
 
 _WORDS: Final = 256  # bytes
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+_LOOKED: Final = 2.0  # seconds for which a server counts as what it was
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}  # s, s, times
 
 
@@ -90,6 +92,7 @@ class Emptied(StoreError):
 
 
 _CROWDED: Final = b"max number of clients"
+_FEW: Final = "NOREPLICAS"
 _Kind = tuple[type[StoreError], str]
 _BY_TEXT: Final[dict[str, _Kind]] = {
     _CROWDED.decode(): (StoreBusy, "takes no more connections: raise its maxclients, or let fewer processes connect"),
@@ -100,7 +103,7 @@ _BY_TEXT: Final[dict[str, _Kind]] = {
     "DB index": (NotAStore, "has no database of this number ({text})"),
     "cluster support disabled": (NotAStore, "is not a cluster: write redis:// or rediss://"),
     "MISCONF": (StoreFull, "cannot write to its disk, and takes no more ({text})"),
-    "NOREPLICAS": (StoreReadOnly, "has too few replicas to take writes: see min-replicas-to-write"),
+    _FEW: (StoreReadOnly, "has too few replicas to take writes: see min-replicas-to-write"),
     "BUSY": (StoreBusy, "is busy with somebody's script: try again, or end that by SCRIPT KILL or FUNCTION KILL"),
     "EMPTIED": (Emptied, "has lost this store: try again"),
     "WRONGTYPE": (NotAStore, "has other data under this prefix: give another one, ?prefix=name"),
@@ -220,6 +223,14 @@ class Connection:
         """Whether an answer has not been read to its end. A second interrupt may come before the first closes it."""
         self.facts: Mapping[str, str] = {}
         """The server's INFO at the beginning."""
+        self._looked = time.monotonic()
+
+    def demoted(self) -> bool:
+        """Whether the server is a replica by now, as of a look in the last seconds. Replicas answer queries."""
+        if time.monotonic() - self._looked < _LOOKED:
+            return False
+        self._looked = time.monotonic()
+        return b"role:slave" in self.call(b"INFO", b"replication")
 
     def call(self, *parts: bytes) -> Any:
         """Return the server's answer to a command. StoreAway if there is none."""
@@ -240,8 +251,8 @@ class Connection:
             return answer  # noqa: TRY300
         except wrong.ResponseError as error:
             self.midway = False
-            if unread or isinstance(error, _ELSEWHERE_NOW):  # nothing happened, and this connection is of no more use
-                self.close()
+            if unread or isinstance(error, _ELSEWHERE_NOW) or str(error).startswith(_FEW):  # a master that is cut off
+                self.close()  # nothing happened, and this connection is of no more use
             raise
         except BaseException:  # also an interrupt: the answer would be taken for the next command's
             self.close()

@@ -237,7 +237,7 @@ class RedisNotifier(ServerNotifier):
         for store, bell in zip(self._stores[:ways], self._bells[1:], strict=False):
             store.call(b"PUBLISH", bell, token)
         with suppress(StoreAway):
-            while self._awaited and (left := until - time.monotonic()) > 0:
+            while self._awaited and not self._moved and (left := until - time.monotonic()) > 0:
                 self._take_in(ear.heard(left))
         if self._awaited:
             self._listen_by(None)

@@ -43,6 +43,9 @@ class Server:
         while True:
             connection, kept = self.take()
             try:
+                if kept and connection.demoted():
+                    connection.close()  # the address may lead to another server
+                    continue
                 return question(connection)
             except StoreAway:
                 if not kept:
@@ -65,7 +68,8 @@ class Server:
             self.forget()  # the other kept connections have broken as well, or lead to a server that is no master now
             return
         self.place.outage.over()
-        if self.over or connection.midway or len(self._idle) >= _IDLE:
+        left = connection.facts.get("run_id", "") != self._run_id  # another server was met meanwhile
+        if self.over or left or connection.midway or len(self._idle) >= _IDLE:
             connection.close()
         else:
             self._idle.append(connection)
