@@ -14,7 +14,7 @@ from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
 from tests.isolated.child import run_well
-from tests.jobs.waiting import until, working
+from tests.jobs.waiting import Stopwatch, until, working
 from tests.stores.calls import TERMS, in_threads, listening
 from tests.stores.cluster import free_ports, replicated
 from tests.stores.network import Proxy
@@ -292,6 +292,29 @@ def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
                 until(lambda: done == [first, new])
                 assert new > lost
                 assert queue.store.ask(GetJob(lost)) is None
+
+
+CALLS_THAT_WAIT = {
+    "a put": lambda store: store.apply([Put((JOB,))]),
+    "a query": lambda store: store.ask(CountJobs()),
+    "a reserve": lambda store: store.apply([Reserve("t", 1, TERMS, "w")]),
+    "a notifier": lambda store: store.notifier("w"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS_THAT_WAIT.values(), ids=CALLS_THAT_WAIT)
+def test_a_call_on_a_stopped_server_takes_its_time_limit_once(redis_server, call):
+    limit = 2.0
+    with open(redis_server.url(timeout=f"{limit:g}")) as store:
+        store.apply([Put((JOB,))])
+        redis_server.pause()
+        try:
+            watch = Stopwatch()
+            with pytest.raises(StoreAway):
+                call(store)
+            assert watch.seconds() < 1.8 * limit
+        finally:
+            redis_server.resume()
 
 
 CLOSED_IN_A_CHILD = """

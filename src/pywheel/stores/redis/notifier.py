@@ -126,7 +126,7 @@ class RedisNotifier(ServerNotifier):
         try:
             self._connect()
         except BaseException:
-            self.close()
+            self.let_go()
             raise
         self._read = self._stopped = self._pauses
         self._reload = self._rung = False

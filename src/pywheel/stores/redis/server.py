@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -39,7 +40,8 @@ class Server:
         self._cluster = _Cluster(place) if place.nodes else None
 
     def ask(self, question: Callable[[Connection], Any]) -> Any:
-        """Return the answer on a connection. It is asked again if kept connections turn out to be broken."""
+        """Return the answer on a connection. It is asked again if kept connections turn out to be broken in time."""
+        until = time.monotonic() + self.place.timeout
         while True:
             connection, kept = self.take()
             try:
@@ -48,7 +50,7 @@ class Server:
                     continue
                 return question(connection)
             except StoreAway:
-                if not kept:
+                if not kept or time.monotonic() >= until:
                     raise
             finally:
                 self.give(connection)

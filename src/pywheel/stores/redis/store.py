@@ -242,7 +242,7 @@ class RedisStore(Inner):
                 if not (in_doubt or away):
                     raise
                 in_doubt = True
-                if not (kept and away) or sent >= limit:
+                if not (kept and away) or time.monotonic() >= limit:
                     self._wait_in_doubt(error, limit)
                 continue
             finally:
