@@ -60,6 +60,15 @@ class TestDurability:
             store.ask(CountJobs())
             assert store.durability == "fsync"
 
+    @pytest.mark.parametrize("stores", [1, 4])
+    def test_it_is_learnt_anew_when_somebody_asks_about_the_store(self, stores):
+        settings = [("appendfsync", "always", "fsync"), ("appendonly", "no", "memory"), ("appendonly", "yes", "fsync")]
+        with server() as redis, redis.connect() as client, open(redis.url(stores=stores)) as store:
+            for name, value, expected in settings:
+                client.config_set(name, value)
+                store.about()
+                assert store.durability == expected, (name, value)
+
     def test_it_is_unknown_to_a_user_who_may_not_ask(self, redis_server):
         with open(with_user(redis_server, "poor", "~*", "&*", "+@all", "-config")) as store:
             assert store.durability == "memory"

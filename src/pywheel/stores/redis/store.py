@@ -312,10 +312,13 @@ class RedisStore(Inner):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """Return the server's kind and version, and the memory that all its data takes."""
+        """Return the server's kind and version, and the memory that all its data takes. Learn `durability` anew."""
         connection = self.server.fresh()
-        facts = connection.facts
-        self.server.give(connection)
+        try:
+            facts = connection.facts
+            self.durability = durability(connection)
+        finally:
+            self.server.give(connection)
         return {
             "server": facts.get("server_name", "redis"),
             "version": facts.get("valkey_version", facts.get("redis_version")),  # Valkey has both: its own, and Redis's
@@ -383,8 +386,9 @@ class RedisStores(SeveralStore):
         renew_after_fork(self)
 
     def about(self) -> dict[str, Any]:
-        """Return facts about the server of the first store, and the number of stores."""
-        return {**super().about(), "prefix": self._prefix}
+        """Return facts about the server of the first store, and the number of stores. All learn `durability` anew."""
+        [found] = intact(self._together([store.about for store in self.stores])[:1])
+        return {**found, "stores": len(self.stores), "prefix": self._prefix}
 
     def __repr__(self) -> str:
         return f"<RedisStores {self.url}>"
