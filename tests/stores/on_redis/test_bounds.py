@@ -289,6 +289,28 @@ def test_thousands_of_void_receipts_are_refused_like_one(store, clock, ends):
     assert store.apply([*ends * 9_000, ops.Pause("t", paused=False)]) == [False] * 9_001
 
 
+def test_a_beat_beside_hundreds_of_workers_looks_for_few_and_those_that_died_are_found_all_the_same(
+    store, client, monitor
+):
+    notifier = store.notifier("w")
+    there = [f"w{number}" for number in range(400)]
+    with client.pubsub() as bells:
+        bells.subscribe(*(store.bell_of(worker) for worker in there))
+        until(lambda: client.pubsub_numsub(store.bell_of(there[-1]))[0][1])
+        store.apply([ops.Announce(worker, ("t",)) for worker in (notifier.worker, *there)])
+        monitor.calls()
+        notifier.beat(0)
+        assert max(call.commands for call in monitor.calls()) < 50
+        bells.unsubscribe(store.bell_of(there[0]))
+
+        def found():
+            store.run("beat", worker=notifier.worker, behind=0, obeyed=-1, topics=[])
+            return len(store.presence.look().workers) == 400
+
+        until(found)
+    notifier.close()
+
+
 def test_thousands_of_workers_that_died_are_taken_from_the_list_by_one_that_lives(store, clock, client):
     notifier = store.notifier("w")
     store.apply([ops.Announce(notifier.worker, ("t",))])

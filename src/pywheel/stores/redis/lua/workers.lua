@@ -1,5 +1,6 @@
 -- Changes of the list of workers, which lua/hints.lua describes.
 local GONE = 60000 -- ms of silence after which a worker is taken from the list
+local SHARE = 20 -- workers that are looked at together
 
 local function set_furthest()
     local horizon = call('ZRANGE', K.horizons, 0, 0, 'REV', 'WITHSCORES')[2]
@@ -46,25 +47,28 @@ function commands.announce(asked)
     return 0
 end
 
--- Removes workers that are certainly gone: nobody listens to their bell, as their process died, or they have been silent for long.
+-- Removes workers that are certainly gone: nobody listens to their bell, as their process died, or they have been silent for long. It looks
+-- at some, and at others as long as it finds any: where hundreds beat, each is looked at many times a second.
 local function sweep(me)
-    local workers, bells = {}, {}
-    for _, worker in ipairs(call('HKEYS', K.workers)) do
-        if worker ~= me then
-            workers[#workers + 1], bells[#bells + 1] = worker, bell_of(worker)
+    local found
+    repeat
+        found = false
+        local workers, bells = {}, {}
+        for _, worker in ipairs(call('HRANDFIELD', K.workers, SHARE)) do
+            if worker ~= me then
+                workers[#workers + 1], bells[#bells + 1] = worker, bell_of(worker)
+            end
         end
-    end
-    for first = 1, #bells, SOME do
-        local listening = call('PUBSUB', 'NUMSUB', unpack(bells, first, min(first + SOME - 1, #bells)))
-        for place = 1, #listening / 2 do
-            local worker = workers[first + place - 1]
+        local listening = bells[1] and call('PUBSUB', 'NUMSUB', unpack(bells))
+        for place, worker in ipairs(workers) do
             local beat = call('HGET', K.beats, worker)
             local when = beat and tonumber(string.match(beat, '^-?%d+')) or 0
             if listening[2 * place] == 0 or math.abs(now - when) > GONE then
                 gone(worker)
+                found = true
             end
         end
-    end
+    until not found
 end
 
 -- Returns the earliest time at which a lease may be over, and the workers: the version of the list, the number of the last pause, the
