@@ -197,7 +197,8 @@ inspect dataclasses decimal fractions dis ast pathlib uuid hashlib pickle concur
             "observe.prometheus, pywheel.observe.opentelemetry, pywheel.server.metrics",
             {"prometheus_client", "opentelemetry"},
         ),
-        ("cli.app", {"starlette", "granian", "msgspec", "jinja2", "uvloop"}),
+        ("cli.app; pywheel.cli.app.application('put')", {"rich", "pydantic"}),
+        ("cli.app; pywheel.cli.app.application()", {"starlette", "granian", "msgspec", "jinja2", "uvloop"}),
     ],
 )
 def test_what_others_made_is_not_imported_before_somebody_asks_for_it(modules, not_before_somebody_asks):

@@ -1,19 +1,14 @@
 """Commands within this process: quick, and with readable streams."""
 
-import functools
 import json
 import sys
 
 import pytest
-import typer.main
 
 from pywheel import JobQueue
 from pywheel.cli.app import run
 from pywheel.stores.sqlite.store import SqliteStore
 from tests.cli.running import running
-
-built = functools.cache(typer.main.get_command)
-"""The command of an application, built once: that takes longer than most commands."""
 
 
 @pytest.fixture
@@ -26,8 +21,6 @@ def url(tmp_path, monkeypatch):
 @pytest.fixture
 def call(url, monkeypatch, capsys):
     """Run a command; return exit code, output, errors."""
-
-    monkeypatch.setattr("typer.main.get_command", built)
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["pywheel", *map(str, arguments)])

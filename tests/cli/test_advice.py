@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from pywheel import ExtraMissing
-from pywheel.cli.app import PARTS, app
+from pywheel.cli.app import PARTS, application
 from pywheel.jobs.checks import needed
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.tokens import Tokens
@@ -105,7 +105,7 @@ def commands(group, *names):
 
 
 @pytest.mark.parametrize(
-    ("names", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands(get_command(app))]
+    ("names", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands(get_command(application()))]
 )
 def test_the_help_of_every_command_shows_how_it_is_written(names, command):
     lines = re.findall(
@@ -121,7 +121,13 @@ def test_the_help_of_every_command_shows_how_it_is_written(names, command):
 
 def test_every_command_is_listed_once_under_a_heading():
     names = [name for part in PARTS.values() for name in part]
-    assert sorted(names) == sorted(get_command(app).commands)
+    assert sorted(names) == sorted(get_command(application()).commands)
+
+
+def test_a_command_is_imported_alone_and_all_are_where_none_is_called():
+    assert [command.name for command in application("put").registered_commands] == ["put"]
+    assert [group.typer_instance.info.name for group in application("spool").registered_groups] == ["spool"]
+    assert set(get_command(application("putt")).commands) == set(get_command(application()).commands)
 
 
 def test_what_is_not_there_is_named_as_it_was_asked_for(call, queue, tmp_path):

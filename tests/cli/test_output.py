@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pywheel import __version__, implementation
-from pywheel.cli.app import app
+from pywheel.cli.app import application
 from tests.isolated.child import environment, run
 
 LONG = "x" * 300
@@ -50,7 +50,7 @@ def test_names_that_would_move_the_cursor_are_shown_harmless(call, fails, queue,
 
 def test_every_command_that_prints_has_json():
     without = {"work", "serve"}
-    for command in app.registered_commands:
+    for command in application().registered_commands:
         name = command.name or command.callback.__name__
         assert ("as_json" in command.callback.__annotations__) is (name not in without), name
 

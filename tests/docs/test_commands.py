@@ -5,12 +5,12 @@ import re
 import pytest
 from typer.main import get_command
 
-from pywheel.cli.app import app
+from pywheel.cli.app import application
 from pywheel.outlets.config import load
 from tests.docs.pages import PAGES, blocks, text
 
 SPAN = re.compile(r"`(pywheel [a-z-]+[^`\n]*)`|^(?: {4})?(pywheel [a-z-]+ [^\n]*)$", re.MULTILINE)
-COMMANDS = get_command(app)
+COMMANDS = get_command(application())
 PROSE = "calls your Python"
 
 

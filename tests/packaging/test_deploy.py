@@ -81,9 +81,9 @@ def parsed(words):
     """Have the real parser take a command line, which raises for what it does not know."""
     from typer.main import get_command
 
-    from pywheel.cli.app import app
+    from pywheel.cli.app import application
 
-    command, left = get_command(app), list(words)
+    command, left = get_command(application()), list(words)
     while hasattr(command, "commands") and left != ["--help"]:
         command = command.commands[left.pop(0)]
     return left == ["--help"] or command.make_context("pywheel", left)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -21,18 +20,13 @@ from .examples import examples
 from .options import NO, Group, No, Target, absolute, with_options
 from .output import note, progress
 
-__all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "version_line", "workers"]
+__all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "workers"]
 
 _INSTEAD: Final = {  # of the methods that only a store in a file has
     "backup": "`pywheel copy` carries its jobs to a store in a file, and a server has tools of its own",
     "check": "`pywheel verify` looks at its jobs",
 }
 _PAGES: Final = 2_000  # pages given back in one turn, which blocks other writers for some milliseconds
-
-
-def version_line() -> str:
-    """Return the versions of pywheel and Python."""
-    return f"pywheel {__version__} ({implementation}), Python {platform.python_version()}, {sys.executable}"
 
 
 def info(on: Target) -> None:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
+from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
+from .. import __version__, implementation
 from .._errors import BadAddress, JobExists, NoSuchJob, PywheelError, StoreError
-from . import admin, bulk, job, keys
-from .bridge import bridge
-from .copy import copy
 from .options import NO, STORE, USAGE, Group, No
-from .outlets import deliver, outlets
 from .output import fail, sound_streams
-from .schedules import schedules
-from .serve import serve
-from .spool import spool
-from .token import token
-from .work import work
 
-__all__ = ["PARTS", "app", "run"]
+__all__ = ["PARTS", "application", "run"]
 
 # Typer brings its own click, or uses the one installed: either way this is the base of its usage errors.
 _UsageError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -48,24 +42,24 @@ option, an address or a file; 3 the store is not there or cannot do it, or the o
 130 interrupted.
 """
 
-_COMMANDS: Final[dict[str, tuple[Any, ...]]] = {
-    "One job": (job.put, job.show, job.cancel, job.reschedule, job.edit, job.retry, job.delete, job.history),
-    "Many jobs": (bulk.list_, bulk.counts, bulk.cancel_many, bulk.retry_many, bulk.delete_many, bulk.purge),
-    "When they run": (bulk.pause, bulk.resume, bulk.limit, schedules),
-    "At work": (work, serve, deliver, bridge, admin.workers, outlets, spool, token),
-    "The store": (admin.info, admin.migrate, admin.backup, copy, admin.check, admin.verify, admin.vacuum),
-    "Keys": (keys.new_key, keys.rekey),
+_WHERE: Final = {
+    "One job": "job.put job.show job.cancel job.reschedule job.edit job.retry job.delete job.history",
+    "Many jobs": "bulk.list_ bulk.counts bulk.cancel_many bulk.retry_many bulk.delete_many bulk.purge",
+    "When they run": "bulk.pause bulk.resume bulk.limit schedules.schedules",
+    "At work": "work.work serve.serve outlets.deliver bridge.bridge admin.workers outlets.outlets spool.spool "
+    "token.token",
+    "The store": "admin.info admin.migrate admin.backup copy.copy admin.check admin.verify admin.vacuum",
+    "Keys": "keys.new_key keys.rekey",
 }
 
 
-def _name(command: Any) -> str:
-    """Return the name of a command, or of a group of commands."""
-    name = command.info.name if isinstance(command, typer.Typer) else command.__name__
-    return str(name).strip("_").replace("_", "-")
+def _name(place: str) -> str:
+    """Return the name of the command that a place has."""
+    return place.rpartition(".")[2].strip("_").replace("_", "-")
 
 
-PARTS: Final = {heading: {_name(one): one for one in commands} for heading, commands in _COMMANDS.items()}
-"""The commands by name, under the headings of the help."""
+PARTS: Final = {heading: {_name(place): place for place in places.split()} for heading, places in _WHERE.items()}
+"""The places of the commands, by name, under the headings of the help."""
 
 
 class Commands(TyperGroup):
@@ -85,18 +79,13 @@ def _sentence(text: str) -> str:
     return paragraph.partition(". ")[0].removesuffix(".") + "."
 
 
-_ABOUT: Final = "Durable delayed jobs: put them, look at them, work on them."
-app = Group("pywheel", _ABOUT, cls=Commands, epilog=EXAMPLES, pretty_exceptions_enable=False)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
-        print(admin.version_line())
+        print(f"pywheel {__version__} ({implementation}), Python {platform.python_version()}, {sys.executable}")
         raise typer.Exit
 
 
-@app.callback()
-def pywheel(
+def _pywheel(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -104,12 +93,19 @@ def pywheel(
     """Durable delayed jobs: put them, look at them, work on them."""
 
 
-for _commands in PARTS.values():
-    for _command_name, _command in _commands.items():
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, cls=Commands)
+def application(called: str = "") -> Group:
+    """Return all commands; or the one of this name alone, if there is one: to import the others takes longer."""
+    app = Group("pywheel", _pywheel.__doc__ or "", cls=Commands, epilog=EXAMPLES, pretty_exceptions_enable=False)
+    app.callback()(_pywheel)
+    places = {name: place for part in PARTS.values() for name, place in part.items()}
+    for name in [called] if called in places else places:
+        module, _, attribute = places[name].partition(".")
+        command = getattr(import_module(f".{module}", __package__), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, cls=Commands)
         else:
-            app.command(_command_name)(_command)
+            app.command(name)(command)
+    return app
 
 
 def run() -> int:
@@ -134,7 +130,7 @@ def run() -> int:
 
 def _called() -> int:
     try:
-        result = app(standalone_mode=False)
+        result = application(*sys.argv[1:2])(standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except SystemExit as left:  # click's own answer to a pipe without a reader

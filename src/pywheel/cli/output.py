@@ -13,18 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
-from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from .._errors import BadJob
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.job import Attempt, Job
+
+if TYPE_CHECKING:  # where a person looks it is imported, which takes a while
+    from rich.table import Table
 
 _closed = False  # whether the shell has closed the standard output
 
@@ -83,7 +81,7 @@ class Output:
         if self.as_json:
             _print(json.dumps(records))
         elif on_terminal():
-            Console(highlight=False).print(table(*_with_content(titles, rows)))
+            _draw(table(*_with_content(titles, rows)))
         else:
             _print_lines((titles, *rows))
 
@@ -92,12 +90,21 @@ class Output:
         if self.as_json:
             _print(json.dumps(record))
         elif on_terminal():
+            from rich.table import Table
+            from rich.text import Text
+
             shown = Table(show_header=False, box=None, pad_edge=False)
             for name, value in pairs.items():
                 shown.add_row(Text(name, style="bold"), Text(_printable(str(value))))
-            Console(highlight=False).print(shown)
+            _draw(shown)
         else:
             _print_lines(pairs.items())
+
+
+def _draw(shown: Table) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(shown)
 
 
 def _print_lines(rows: Iterable[Sequence[Any]]) -> None:
@@ -143,6 +150,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 
     Long columns are cut first, so that numbers, states and times stay whole beside a body.
     """
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     lines = [[_printable(str(cell)) for cell in row] for row in rows]
     wanted = [max(map(cell_len, column)) for column in zip(titles, *lines, strict=True)]
     widths = _cut(wanted, Console().width - _GAP * (len(wanted) - 1))
@@ -177,8 +189,15 @@ Shown: TypeAlias = Callable[[int], object]
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Shown]:
     """Show the progress of work that takes longer than a moment, on a terminal, until its end."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    bars = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bars.add_task(what, total=total)
     late = threading.Timer(_MOMENT, bars.start)
     late.daemon = True
