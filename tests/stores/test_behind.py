@@ -5,9 +5,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from pywheel import JobQueue
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.queries import GetJob, ListJobs
+from pywheel.jobs.queries import GetJob, GetNextDues, ListJobs
 from pywheel.stores import Filter, open
 from tests.stores import calls
 from tests.stores.network import Proxy
@@ -15,8 +16,8 @@ from tests.stores.network import Proxy
 DUE = 2 * 10**12
 
 
-def put(store, count=1, nonce=None, **more):
-    return calls.put(store, *(NewJob("t", b"b", DUE, **more) for _ in range(count)), nonce=nonce)
+def put(store, count=1, nonce=None, topic="t", **more):
+    return calls.put(store, *(NewJob(topic, b"b", DUE, **more) for _ in range(count)), nonce=nonce)
 
 
 def connect(server, url, **options):
@@ -93,3 +94,71 @@ def test_a_put_that_is_sent_again_is_not_taken_for_another_job_that_has_its_id(s
         assert [after.ask(GetJob(id)).body for id in mine] == [b"mine"] * len(mine)
         assert sorted(ids + mine) == [job.id for job in after.ask(ListJobs(Filter(), 0, 10_000))]
         assert after.verify() == []
+
+
+def rename(server, url, topic):
+    """Give the only topic of a store another name, and take its priorities."""
+    schema = "" if url.startswith("mysql") else f"{parse_qs(urlsplit(url).query)['schema'][0]}."
+    with connect(server, url) as connection, connection.cursor() as cursor:
+        cursor.execute(f"UPDATE {schema}pywheel_topic SET name = %s, lanes = 0", (topic,))
+
+
+@pytest.fixture
+def set_back(sql_server):
+    """A queue whose topic is not there any more, as another one got its number, and a queue that looks."""
+    url = sql_server.url()
+    with Proxy(sql_server) as proxy, JobQueue(sql_server.again(url, via=proxy)) as queue, JobQueue(url) as after:
+        for _ in range(10):  # it has ids left then
+            queue.put("mine", priority=3)
+        queue.put("mine", key="theirs")
+        rename(sql_server, url, "theirs")
+        proxy.cut_once()
+        yield queue, after
+
+
+PUTS = {
+    "one": lambda queue: [queue.put("mine")],
+    "many": lambda queue: queue.put_many([queue.job("mine") for _ in range(3)]),
+    "key": lambda queue: [queue.put("mine", key="k")],
+    "replace": lambda queue: [queue.put("mine", key="k", replace=True)],
+    "nonce": lambda queue: put(queue.store, topic="mine", nonce="n"),
+}
+
+
+@pytest.mark.parametrize("kind", PUTS)
+def test_no_put_goes_into_a_topic_that_got_the_number_of_its_own_when_the_server_was_set_back(set_back, kind):
+    queue, after = set_back
+    ids = PUTS[kind](queue)
+    assert [job.id for job in after.jobs.list("mine")] == ids
+    assert after.store.verify() == []
+
+
+def test_no_put_in_a_callers_transaction_goes_into_a_topic_that_got_the_number_of_its_own(set_back, sql_server):
+    queue, after = set_back
+    with connect(sql_server, after.store.address.url, autocommit=False) as connection:
+        id = queue.put("mine", connection=connection)
+        connection.commit()
+    assert [job.id for job in after.jobs.list("mine")] == [id]
+
+
+def test_a_priority_that_a_topic_has_no_longer_after_the_server_was_set_back_is_noted_again(set_back, sql_server):
+    queue, after = set_back
+    rename(sql_server, after.store.address.url, "mine")
+    id = queue.put("mine", priority=3)
+    assert id in [job.id for job in after.reserve("mine", 20)]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda queue: queue.reserve("mine"),
+        lambda queue: queue.jobs.list("mine"),
+        lambda queue: queue.store.ask(GetJob(("mine", "theirs"))),
+        lambda queue: queue.topics.counts().get("mine"),
+        lambda queue: queue.store.ask(GetNextDues(("mine",))).get("mine"),
+    ],
+    ids=["reserve", "list", "get", "counts", "dues"],
+)
+def test_a_topic_that_is_not_there_after_the_server_was_set_back_has_no_jobs_of_another_one(set_back, read):
+    queue, _ = set_back
+    assert not read(queue)

@@ -69,7 +69,7 @@ class Lane:
             connection.end()
             connection = None
         if connection is None:
-            connection = self.store._connect(until)
+            connection = self.store.connected(until)
             with self.store.translated():
                 self.store._begin_writing(connection, self)
             self.writer = connection
@@ -142,6 +142,7 @@ class Lane:
         *,
         eager: bool,
     ) -> list[Any]:
+        self.writing(until)  # a new connection comes before names and numbers are used
         take = partial(self.store.ids.many, until=until)
         tx = self.store.transaction(take, eager=eager)
         commit = commit or Commit()
@@ -150,7 +151,7 @@ class Lane:
         if found is not None:
             insert, outcomes = found
             commit.stored, counts = None, True
-            stored = session.put(insert)
+            stored = session.put(insert, tx.topics)
             if stored is not None:
                 there = {*stored}
                 outcomes = [some if there.issuperset(some) else NOT_FREE for some in outcomes]

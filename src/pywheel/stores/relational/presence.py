@@ -170,7 +170,8 @@ class Presence(ServerPresence):
         hints: dict[str, set[int]] = {}
         for topic, id, due in jobs:
             if topic not in tables:
-                tables[topic] = owners(names[topic], roster.handling(names[topic]))
+                name = names.get(topic, "")  # none if the server was set back since
+                tables[topic] = owners(name, roster.handling(name))
             owner = tables[topic][slice_of(due)] if tables[topic] else None
             if owner is not None and owner not in self.local and due <= roster.workers[owner].horizon:
                 hints.setdefault(owner, set()).add(id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..._errors import BadJob, OutcomeUnknown, StoreAway, StoreBusy, StoreError
 from ..sql.statement import Batch, Do, Insert, NewNames, Select, Statement, Steps
+from ..sql.transaction import Names, Taken
 
 if TYPE_CHECKING:
     from .lanes import Lane
@@ -110,16 +111,19 @@ class OwnSession(ABC):
                 raise unknown
             time.sleep(_LOOK)
 
-    def put(self, insert: Insert) -> Sequence[int] | None:
+    def put(self, insert: Insert, topics: Names) -> Sequence[int] | None:
         """Insert jobs, count them and commit, in one trip; once more if the connection broke.
 
-        Return the ids of the jobs that were stored, None for all.
+        Return the ids of the jobs that were stored, None for all. Taken: the server was set back, and `topics` are of
+        before.
         """
         sent = again = False  # the first try may have happened, though its answer was lost
         for attempt in (1, 2):
             try:
                 self._connection = self._lane.writing(self._until)
                 again, sent = sent, True
+                if again and topics is not self._store._known:
+                    raise Taken
                 found = (self._there(insert) if again else ()) or self._put(insert, again=again)
                 if again:
                     self._replicate()

@@ -27,7 +27,7 @@ from ..notifier import Member, Notifier, workers
 from ..server import Outage, ServerClock
 from ..sql import read
 from ..sql.engine import SqlStore, apply
-from ..sql.statement import Batch, Do, Select, Statement, Steps
+from ..sql.statement import Batch, Do, Select, Statement, Steps, drive_all
 from ..sql.transaction import Changes, Lookup, Names, Taken, Transaction
 from ..verify import Finding
 from ..within import CommitWatch, driver_connection, taken
@@ -79,8 +79,6 @@ class RelationalStore(SqlStore):
         self._counted, self._fold_at = 0, 0.0
         self.leases = Leases(self._seconds)
         self.ids = Ids(self._draw_ids)
-        self._known, self._known_workers = Names("topic"), Names("worker")
-        """Names that are committed: all connections share them."""
         held = Held()
         self._puts, self._steps, self._claims = (Lane(self, held) for _ in range(3))
         self._patient, self._waiting = (Lane(self, held, spared) for spared in _SPARED)
@@ -104,7 +102,9 @@ class RelationalStore(SqlStore):
         self._seconds: float = known.get("timeout", _SECONDS)
         self._outage = Outage(address.shown)
         self._translated = _Translated(self)
-        self._connections = Connections(self._connect, _MOST, self._seconds)
+        self._connections = Connections(self.connected, _MOST, self._seconds)
+        self._known, self._known_workers = Names("topic"), Names("worker")
+        """Names that are committed: all connections share them."""
         self._configure(known, passed)
 
     @classmethod
@@ -182,6 +182,22 @@ class RelationalStore(SqlStore):
             said = self.address.hide(error)
             return StoreAway(f"{self.shown}: {said}: is the server up, and the address right?")
         return error
+
+    def connected(self, until: float) -> Any:
+        """Return a new connection. If its server was set back to an older state, names and ids are forgotten."""
+        connection = self._connect(until)
+        looks = drive_all([self._known.stand(), self._known_workers.stand()])
+        try:
+            with self.translated():
+                stand = drive(lambda batch: self.send(connection, batch, None), looks)
+        except BaseException:
+            connection.end()
+            raise
+        if not all(stand):
+            # Not emptied: a transaction on another connection may use those of before until it breaks, and learn more.
+            self._known, self._known_workers = Names("topic"), Names("worker")
+            self.ids.forget()
+        return connection
 
     @contextmanager
     def _use(self, until: float | None = None) -> Iterator[Any]:
@@ -379,9 +395,10 @@ class RelationalStore(SqlStore):
 
     def topic_names(self, numbers: set[int]) -> Mapping[int, str]:
         """Return a mapping with the names of these topics."""
-        if numbers <= self._known.names.keys():
-            return self._known.names
-        return self._read_steps(self._known.named, numbers)
+        known = self._known
+        if numbers <= known.names.keys():
+            return known.names
+        return self._read_steps(lambda: self._known.named(numbers))
 
     # ---- in the caller's transaction --------------------------------------------------------------------------------
 
@@ -395,7 +412,10 @@ class RelationalStore(SqlStore):
 
     def _apply_within(self, connection: object, command: Command[Any]) -> Any:
         until = time.monotonic() + self._seconds
-        session = self.within(self, driver_connection(connection, self.drivers))
+        theirs = driver_connection(connection, self.drivers)
+        if theirs not in self.lenders:  # as after a restart, which broke the store's own connections: this notices that
+            self.run(Select("SELECT 1"))
+        session = self.within(self, theirs)
         for attempt in range(TRIES):
             ids = self.ids.many(len(command.jobs), until) if isinstance(command, Put) else ()
             tx = self.transaction(partial(_some, iter(ids)))

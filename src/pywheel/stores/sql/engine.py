@@ -118,11 +118,14 @@ class SqlStore(Store):
         elif isinstance(query, q.ListWorkers):
             answer = self._list_workers()
         elif type(query) in _ANSWERS:
-            lookup = Lookup(self._known, self._known_workers, self.dialect.tallies())
-            answer = self._read_steps(_ANSWERS[type(query)], lookup, query)
+            answer = self._read_steps(self._answering, query)
         else:
             raise TypeError(f"a store takes queries here, not {type(query).__name__}")
         return answer  # type: ignore[no-any-return]  # what the class of the query says
+
+    def _answering(self, query: q.Query[Any]) -> Steps[Any]:
+        lookup = Lookup(self._known, self._known_workers, self.dialect.tallies())
+        return _ANSWERS[type(query)](lookup, query)
 
     def _present(self, ids: Sequence[int]) -> dict[int, int]:
         """Return the due times of the jobs that exist among these ids, by id."""

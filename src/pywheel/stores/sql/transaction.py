@@ -13,7 +13,7 @@ from ...jobs.commands import NONCES_KEPT
 from ...jobs.limits import lane
 from ..checks import FURTHEST
 from .dialect import Dialect
-from .statement import Do, NewNames, Rows, Select, Statement, Steps
+from .statement import Do, Last, NewNames, Rows, Select, Statement, Steps
 
 __all__ = ["LIVE", "NEVER", "Changes", "Look", "Lookup", "Names", "Taken", "Tally", "Transaction", "Watcher"]
 
@@ -215,6 +215,19 @@ class Names:
             [rows] = yield (Rows("id name", text, {"ids": missing}),)
             self.learn({name: number for number, name in rows})
         return self.names
+
+    def stand(self) -> Steps[bool]:
+        """Return whether all names have the numbers, and topics the priorities, that are known. O(names)."""
+        names, lanes = dict(self.names), dict(self.lanes)
+        if not names:
+            return True
+        text = f"SELECT id, name, {'lanes' if lanes else '0'} AS lanes FROM {self.table} WHERE id {{in ids}}"
+        [rows] = yield Last((Rows("id name lanes", text, {"ids": sorted(names)}),))
+        there = {number: (name, seen) for number, name, seen in rows}
+        return all(
+            there.get(number, ("",))[0] == name and not lanes.get(number, 0) & ~there[number][1]
+            for number, name in names.items()
+        )
 
     def rows(self, topic: str | None = None) -> Steps[Sequence[Any]]:
         """Return (number, name, paused, priorities) of a topic or of all, by name."""
