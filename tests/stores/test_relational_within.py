@@ -165,6 +165,19 @@ def test_a_deadlock_says_that_the_transaction_is_gone(queue, connect):
     other.commit()
 
 
+@on_mysql
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_connection_that_reads_few_rows_by_default_puts_and_cancels_all_the_same(queue, connection, most):
+    run(connection, f"SET SESSION sql_select_limit = {most}")
+    jobs = [queue.job("order", b"old", key=f"k{n}", replace=True, delay="1h") for n in range(3)]
+    ids = queue.put_many(jobs, connection=connection)
+    assert queue.put_many(jobs, connection=connection) == ids
+    assert queue.cancel(("order", "k1"), connection=connection)
+    connection.commit()
+    assert [queue.get(id).state for id in ids] == [State.DELAYED, State.CANCELLED, State.DELAYED]
+    assert queue.store.verify() == []
+
+
 # ---- since a snapshot -----------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -32,6 +33,8 @@ _CHANGED: Final = (
     "best in READ COMMITTED"
 )
 _LOCKED: Final = "{lock j}"
+_LOCKS: Final = re.compile(r"(?: FOR UPDATE.*| LOCK IN SHARE MODE)?$")
+_LIMITED: Final = re.compile(r" LIMIT [0-9]+ *$")
 _ENDED: Final = {1213: _OVER, 1020: _CHANGED}
 """Messages by the server's error number when it has rolled back a whole transaction; 1020 comes from
 `innodb_snapshot_isolation`."""
@@ -159,7 +162,7 @@ class MysqlWithin(SessionWithin):
 
     def _read(self, one: Statement) -> Sequence[Any]:
         texts, [place] = self._lent.dialect_within.texts((one,), self._now)
-        results = [self._execute(text) for text in texts]
+        results = [self._execute(_whole(text)) for text in texts]
         return () if place is None else results[place]
 
     def _execute(self, text: str) -> Sequence[Any]:
@@ -190,6 +193,14 @@ async def _awaited(connection: Any, text: str) -> Sequence[Any]:
         if kind is None or module_of(error) != driver:
             raise
         raise kind(*error.args) from error
+
+
+def _whole(text: str) -> str:
+    """Return a statement that reads all rows, whatever the connection's `sql_select_limit`."""
+    at = _LOCKS.search(text).start()  # type: ignore[union-attr]  # it may match nothing
+    if not text.startswith("SELECT ") or _LIMITED.search(text, 0, at):
+        return text
+    return f"{text[:at]} LIMIT {2**64 - 1}{text[at:]}"
 
 
 def _is_committed(one: Select | Rows) -> bool:
