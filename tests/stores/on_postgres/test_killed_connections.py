@@ -1,10 +1,11 @@
 """Connections that are ended while the server is in the middle of a statement, which waits for a lock of the test's."""
 
+import contextlib
 import time
 
 import pytest
 
-from pywheel import StoreBusy, StoreError
+from pywheel import OutcomeUnknown, StoreAway, StoreBusy, StoreError
 from pywheel.jobs import NewJob
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
@@ -34,6 +35,35 @@ def test_a_commit_in_doubt_is_asked_after_until_a_connection_is_free(postgres_se
         monkeypatch.setattr(store, "run", busy)
         assert session._happened(None)
         assert len(tries) == 2
+
+
+@pytest.mark.parametrize("stored", ["mine", "theirs", "nothing"])
+def test_a_put_in_doubt_is_taken_for_stored_after_a_restart_if_its_own_job_has_its_id(
+    postgres_server, monkeypatch, stored
+):
+    """After a restart on an older state another's may have it."""
+    url = postgres_server.url()
+    with open(url) as store, open(url) as other:
+        put(store)
+        commit = store.own._commit
+
+        def lose(session, batch):
+            monkeypatch.undo()
+            if stored == "mine":
+                commit(session, batch)
+            session.abandon()
+            session._born = "before the restart"
+            if stored == "theirs":
+                store.run(Select(f"SELECT setval('{store.dialect.tables}id', 1)"))
+                assert put(other, NewJob("t", b"theirs", 0)) == [2]
+            raise StoreAway("the connection broke")
+
+        monkeypatch.setattr(store.own, "_commit", lose)
+        said = pytest.raises(OutcomeUnknown) if stored == "theirs" else contextlib.nullcontext()
+        with said:
+            put(store, NewJob("t", b"mine", 0, headers={"a": "b"}), nonce="n")
+        bodies = [job.body for job in store.ask(ListJobs(Filter("t"), 0, 99))]
+        assert bodies == [b"x", b"theirs" if stored == "theirs" else b"mine"]
 
 
 @pytest.mark.parametrize("key", [None, "k"])

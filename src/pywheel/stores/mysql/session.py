@@ -72,7 +72,7 @@ class MysqlSession(OwnSession):
         with self._store.translated():
             self._connection.one([*texts, "COMMIT"])
 
-    def _fate(self, put: int | None) -> bool:  # noqa: ARG002
+    def _fate(self, put: Insert | None) -> bool:  # noqa: ARG002
         asked = {"client": self._lane.client, "number": self._number}
         with suppress(AlreadyThere):
             self._store.run(Do(_BAR, asked))

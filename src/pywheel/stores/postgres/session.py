@@ -46,12 +46,15 @@ class PostgresSession(OwnSession):
     def _commit(self, batch: Batch) -> None:
         self._send((*batch, Do("COMMIT")))
 
-    def _fate(self, put: int | None) -> bool | None:
+    def _fate(self, put: Insert | None) -> bool | None:
         asked = Select(_STATUS, {"id": self._id, "born": self._born})
         [[(status,)]] = self._store.run(asked, until=self._until)
         if status == "restarted":
-            if put is not None:  # no other job has its id
-                return bool(self._store._present((put,)))
+            if put is not None:
+                if self._store._read_steps(read.stored, put):
+                    return True
+                if not self._store._present((put.rows[0][0],)):
+                    return False  # else others may have changed it, or put theirs after a restart on an older state
             raise OutcomeUnknown("the server crashed during a commit, and its outcome is not known")
         return None if status == "in progress" else bool(status == "committed")
 

@@ -23,7 +23,7 @@ from ...jobs import commands as c
 from ..contract import Locked, apart_if_full
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
-from ..sql.put import NOT_FREE, plain
+from ..sql.put import NOT_FREE, plain, row_of
 from ..sql.settle import SETTLING
 from ..sql.transaction import Taken
 from .session import Conflict, MetLock, OwnSession, drive
@@ -162,7 +162,7 @@ class Lane:
                 self.store.heard(tx.seen, sent, time.monotonic())
             counted = self.store.dialect.counted(tx.tally)
             commit.outcomes, commit.stored, counts = outcomes, None, bool(counted)
-            session.commit(counted, tx.tally.new[0][0] if tx.tally.new else None)
+            session.commit(counted, row_of(tx.tally.new[0]) if tx.tally.new else None)
         commit.outcomes, commit.stored = outcomes, True
         tx.committed()
         if found is None:

@@ -53,7 +53,7 @@ class OwnSession(ABC):
         """Run statements and commit."""
 
     @abstractmethod
-    def _fate(self, put: int | None) -> bool | None:
+    def _fate(self, put: Insert | None) -> bool | None:
         """Return whether the commit in which the connection broke took place; None if it may be under way.
 
         OutcomeUnknown if nobody can say. `put` is as for `commit`.
@@ -80,10 +80,10 @@ class OwnSession(ABC):
         self._connection = self._lane.writing(self._until)
         return self._begin(batch)
 
-    def commit(self, batch: Batch, put: int | None = None) -> None:
+    def commit(self, batch: Batch, put: Insert | None = None) -> None:
         """Run statements and commit.
 
-        If the connection breaks, the job `put` tells whether the commit happened. StoreAway: nothing of it did.
+        If the connection breaks, `put`, a job of it, tells whether the commit happened. StoreAway: nothing of it did.
         """
         if self._connection is None:
             return  # no statement was sent
@@ -96,7 +96,7 @@ class OwnSession(ABC):
             self._replicate()
         self._connection = None
 
-    def _happened(self, put: int | None) -> bool:
+    def _happened(self, put: Insert | None) -> bool:
         """Return whether a commit happened, once that is known. OutcomeUnknown if it is not within the time limit."""
         while True:
             unknown = OutcomeUnknown("the connection broke in a commit, and whether it happened is not known yet")

@@ -22,7 +22,7 @@ from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Steps, once_each
 from .transaction import Taken, Transaction
 
-__all__ = ["EDITED", "LAPSED", "NOT_FREE", "plain", "put", "settled", "take_in", "writing"]
+__all__ = ["EDITED", "LAPSED", "NOT_FREE", "plain", "put", "row_of", "settled", "take_in", "writing"]
 
 _LAST: Final = 20  # latest finished jobs with a key that the search for a recent end looks at
 
@@ -71,6 +71,11 @@ def _may_be_free(commands: Sequence[Put]) -> bool:
 
 _PLAIN: Final[tuple[str, ...]] = ("id", "topic", "next", "created", "body")
 _ALL: Final = (*_PLAIN, *KEPT)
+
+
+def row_of(new: Sequence[Any]) -> Insert:
+    """Return the insert of one of the new jobs of a `Tally`."""
+    return Insert("job", _ALL[: len(new)], [new])
 
 
 def plain(
@@ -376,6 +381,7 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
     workers = yield from tx.numbers(names, add=True, of=tx.workers)
     ids = yield from tx.new_ids(len(some))
     live, ended, attempts = [], [], []
+    stored: list[Sequence[Any]] = []
     for id, one in zip(ids, some, strict=True):
         job, topic = one.job, topics[one.job.topic]
         history = [
@@ -384,8 +390,9 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
             if a.outcome is not None
         ]
         fields, spent = columns_of(job.kept), (job.claims, job.claims - job.attempt, job.lost)
+        new = (id, topic, job.due, job.created, job.body, *fields)
+        stored.append(new)
         if job.state is State.DELAYED:
-            new = (id, topic, job.due, job.created, job.body, *fields)
             live.append((*new, *spent, int(one.passed), storable(one.last_error)))
             tx.changes.due(topic, id, job.due)
         else:
@@ -398,5 +405,5 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
     yield from tx.know_priorities({(topics[one.job.topic], one.job.priority) for one in some if one.job.priority})
     tables = ("job", _LIVE_COLUMNS, live), ("finished", _ENDED_COLUMNS, ended), ("attempt", _ATTEMPT_COLUMNS, attempts)
     yield [Insert(table, columns, rows) for table, columns, rows in tables if rows]
-    tx.tally.new += [(id, topics[one.job.topic]) for id, one in zip(ids, some, strict=True)]
+    tx.tally.new += stored
     return ids
