@@ -97,6 +97,21 @@ def test_a_job_goes_to_its_own_store_wherever_the_connection_looks_for_tables(sq
         assert queue.store.verify() == other.store.verify() == []
 
 
+@on_mysql
+@pytest.mark.parametrize("name", ["a`b", "50%", "x :now y", "{now}"])
+def test_a_database_may_have_any_name(sql_server, name):
+    sql_server.run(f"CREATE DATABASE `{name.replace('`', '``')}`")
+    url = re.sub("/db[0-9]+", f"/{quote(name)}", sql_server.url())
+    with JobQueue(url) as queue, contextlib.closing(sql_server.connect(autocommit=False, database=name)) as connection:
+        queue.put("order")  # the topic is known
+        jobs = [queue.job("order"), queue.job("order", b"new", key="k", replace=True)]
+        for _ in range(2):
+            *_, id = queue.put_many(jobs, connection=connection)
+        assert queue.cancel(("order", "k"), connection=connection)
+        connection.commit()
+        assert queue.get(id).state is State.CANCELLED
+
+
 @pytest.mark.parametrize("by", ["id", "key"])
 @pytest.mark.parametrize("here", [False, True], ids=["elsewhere", "here"])
 def test_what_has_ended_is_not_moved_and_that_is_told(queue, connection, by, here):

@@ -281,7 +281,7 @@ class MysqlDialect(ServerDialect):
 
     def inserts(self, one: Insert, moment: str, *, plain: bool = False) -> Iterator[str]:
         """Yield INSERTs of rows, in parts short enough for one statement; `plain`: a row that is there is an error."""
-        into = self.text(f"INSERT INTO {one.table} ({', '.join(one.columns)}) VALUES ")
+        into = self.text(f"INSERT INTO {one.table} ({', '.join(one.columns)}) VALUES ") % ()
         end = _LEAVE if one.unless_taken and one.table == "job" and not plain else ""
         for some in in_parts(one.rows, moment):
             yield f"{into}{some}{end}"

@@ -108,7 +108,8 @@ class MysqlStore(RelationalStore):
     @cached_property
     def dialect_within(self) -> MysqlDialect:
         """The dialect on callers' connections: it names the database."""
-        dialect = MysqlDialect(f"`{self.address.database}`.{self._prefix}")
+        dialect = MysqlDialect(self._prefix)
+        dialect.tables = f"`{self.address.database.replace('`', '``')}`.{self._prefix}"
         dialect.returning = self.dialect.returning
         return dialect
 

@@ -95,9 +95,10 @@ class ServerDialect(Dialect):
 
     def named(self, text: str) -> str:
         """Return SQL with the tables' real names, and values as the driver takes them."""
-        text = _COLUMN.sub(lambda match: f"{self.tables}{match[1]}.", text)
-        text = _TABLE.sub(lambda match: f"{match[1]} {self.tables}{match[2]}", text)
-        return _VALUE.sub(r"%(\1)s", text.replace("%", "%%"))
+        tables = self.tables.replace("%", "%%")
+        text = _VALUE.sub(r"%(\1)s", text.replace("%", "%%"))
+        text = _COLUMN.sub(lambda match: f"{tables}{match[1]}.", text)
+        return _TABLE.sub(lambda match: f"{match[1]} {tables}{match[2]}", text)
 
     @abstractmethod
     def raise_ids(self, table: str) -> str:
