@@ -11,6 +11,7 @@ from pywheel import BadJob, JobExists, JobQueue, StoreBusy
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
+from pywheel.stores.sql.transaction import Taken
 from pywheel.testing import ManualClock
 from tests.stores.emptied import emptied
 
@@ -129,6 +130,15 @@ def test_what_is_no_connection_is_refused(queue):
     for what in (object(), 1, "text"):
         with pytest.raises(BadJob, match=f"connection= is no {type(what).__name__}{said}"):
             queue.put("order", connection=what)
+
+
+def test_a_put_that_others_were_sooner_than_each_time_says_so(queue, connection, monkeypatch):
+    def taken(*_):
+        raise Taken
+
+    monkeypatch.setattr(queue.store, "_step_within", taken)
+    with pytest.raises(StoreBusy, match="other puts kept taking the same keys: try again"):
+        queue.put("order", connection=connection)
 
 
 def test_a_store_in_no_database_refuses():

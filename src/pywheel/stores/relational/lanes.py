@@ -120,7 +120,7 @@ class Lane:
                 last = attempt + 1 == TRIES or time.monotonic() >= until
                 if isinstance(error, Taken):
                     if last:
-                        raise StoreBusy("other puts kept taking the same keys: try again") from error
+                        raise StoreBusy(str(error)) from error
                 elif last or isinstance(error, MetLock):
                     raise
                 time.sleep(0.002 * attempt)

@@ -30,6 +30,9 @@ _MANY: Final = 2_000  # index entries that are read in less than a millisecond
 class Taken(Exception):
     """Another transaction has taken a key, or a name, since the look at it: the transaction has to begin anew."""
 
+    def __init__(self) -> None:
+        super().__init__("other puts kept taking the same keys: try again")
+
 
 class Look(NamedTuple):
     """Where a claim looks for jobs of a topic and priority."""
