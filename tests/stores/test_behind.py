@@ -80,14 +80,17 @@ def test_a_put_in_a_callers_transaction_is_stored_where_its_id_is_given_out_agai
         assert after.verify() == []
 
 
+@pytest.mark.parametrize("ended", [False, True], ids=["delayed", "ended"])
 @pytest.mark.parametrize("kind", ["one", "many", "key"])
-def test_a_put_that_is_sent_again_is_not_taken_for_another_job_that_has_its_id(sql_server, kind):
+def test_a_put_that_is_sent_again_is_not_taken_for_another_job_that_has_its_id(sql_server, kind, ended):
     """After a restart on an older state others have the ids that a process held when its connection broke."""
     url = sql_server.url()
     with Proxy(sql_server) as proxy, open(sql_server.again(url, via=proxy)) as before, open(url) as after:
         ids = [id for _ in range(300) for id in put(before)]  # so that it holds some hundreds
         fall_back(sql_server, url, ids[-1])
         ids += put(after, 1_000)
+        if ended:
+            after.apply([ops.Cancel(id) for id in ids])
         proxy.cut_once()
         more = {"key": "k"} if kind == "key" else {}
         mine = calls.put(before, *(NewJob("t", b"mine", DUE, **more) for _ in range(3 if kind == "many" else 1)))

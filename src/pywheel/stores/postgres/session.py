@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -13,6 +14,7 @@ from ..._errors import BadJob, OutcomeUnknown
 from ..relational.session import Conflict, OwnSession, SessionWithin, drive
 from ..sql import read
 from ..sql.statement import Batch, Do, Insert, Select, Statement
+from ..sql.transaction import Taken
 from ..within import module_of, wait
 from .pipeline import numbered
 
@@ -51,10 +53,8 @@ class PostgresSession(OwnSession):
         [[(status,)]] = self._store.run(asked, until=self._until)
         if status == "restarted":
             if put is not None:
-                if self._store._read_steps(read.stored, put):
-                    return True
-                if not self._store._present((put.rows[0][0],)):
-                    return False  # else others may have changed it, or put theirs after a restart on an older state
+                with suppress(Taken):
+                    return bool(self._store._read_steps(read.stored, put))
             raise OutcomeUnknown("the server crashed during a commit, and its outcome is not known")
         return None if status == "in progress" else bool(status == "committed")
 

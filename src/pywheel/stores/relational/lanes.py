@@ -68,6 +68,7 @@ class Lane:
             self.writer = None
             connection.end()
             connection = None
+            self.store.ids.forget()
         if connection is None:
             connection = self.store.connected(until)
             with self.store.translated():

@@ -18,7 +18,7 @@ from ..checks import clamped, in_range
 from .rows import ATTEMPT, DUE, HEAD, job_of, listed, run_of
 from .schema import ENDED, FINISHED, OUTCOMES
 from .statement import Insert, Rows, Select, Steps
-from .transaction import Lookup, Names
+from .transaction import Lookup, Names, Taken
 
 __all__ = [
     "claims", "counts", "first_due", "forecast", "heads", "histories", "job", "jobs_of", "next_dues", "priorities_in",
@@ -124,15 +124,17 @@ _OF_PUT: Final = ("id", "topic", "key", "body")
 
 
 def stored(insert: Insert) -> Steps[list[int]]:
-    """Return the ids of the new jobs that are stored.
+    """Return the ids of the new jobs that are stored. Taken: another's job has one of their ids.
 
-    After a restart on an older state, others may have put theirs under these ids: those are told by what is in them.
+    That may be so after a restart on an older state. Others' jobs are told by what is in them.
     """
     select = f"SELECT {listed(_OF_PUT, 'j')}"
     values = {"ids": sorted(row[0] for row in insert.rows)}
     found = yield from found_in(" ".join(_OF_PUT), select, select, values)
-    new = (dict(zip(insert.columns, row, strict=True)) for row in insert.rows)
-    return sorted(job["id"] for job in new if found.get(job["id"]) == tuple(map(job.get, _OF_PUT)))
+    new = {row[0]: dict(zip(insert.columns, row, strict=True)) for row in insert.rows}
+    if any(row != tuple(map(new[id].get, _OF_PUT)) for id, row in found.items()):
+        raise Taken
+    return sorted(found)
 
 
 def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # noqa: ARG001  (as all readers)
