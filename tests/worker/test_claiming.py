@@ -1,6 +1,7 @@
 """Whose turn it is, step by step, of a dispatcher whose steps are slow or fail."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 
 import pytest
 
@@ -286,6 +287,24 @@ def test_a_handler_has_its_whole_ttr_also_when_the_answer_to_its_claim_was_long_
     monkeypatch.setattr(stage.store, "apply", slow)
     stage.play("t", steps=30)
     assert [(row.attempt, row.outcome) for row in stage.queue.jobs.history(id)] == [(1, Outcome.DONE)]
+
+
+def test_no_lease_is_lost_while_an_end_is_on_its_way_though_some_steps_are_slow(stage, monkeypatch):
+    stage.queue.handler("t", concurrency=3, retry=Fixed(0, attempts=9))(print)
+    ids = stage.queue.put_many(stage.queue.job("t") for _ in range(400))
+    apply, long = stage.store.apply, cycle((0, 0, 1_200))
+    stage.takes = 0.0
+
+    def slow(commands):
+        if any(isinstance(command, Ack) for command in commands):
+            stage.clock.advance(timedelta(milliseconds=next(long)))
+        return apply(commands)
+
+    monkeypatch.setattr(stage.store, "apply", slow)
+    stage.play("t", steps=400)
+    outcomes = {row.outcome for id in ids for row in stage.queue.jobs.history(id)}
+    assert Outcome.DONE in outcomes
+    assert Outcome.LOST not in outcomes
 
 
 @pytest.mark.parametrize(("worked", "more"), [(0.01, True), (0.1, False)])

@@ -24,6 +24,7 @@ from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC as PLANNER
 from .completer import Completer
 from .due_times import DueTimes
+from .leases import HOLD
 from .topic_state import Places, TopicState
 from .unreadable import Unreadable
 
@@ -34,6 +35,8 @@ ALONE: Final = 1_000
 _TOGETHER: Final = 128  # the same with several topics: a topic that becomes due during a step waits for milliseconds
 _SLOW: Final = 0.35  # seconds of a step after which the next one claims less: held jobs must begin in half a second
 _FEWEST: Final = 64  # claims in a step, however slow it is
+_HELD_MOST: Final = 2_000  # ms that slow steps add to HOLD, at most
+_FADES: Final = 0.95  # of the slowest step, with each further one
 _CONTEST: Final = 100  # topics that compete for the next place
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
 _AWAY: Final = 1.0  # seconds before the store is asked again for uncertain claims, while it does not answer
@@ -45,16 +48,24 @@ class BatchSizer:
     """The number of jobs that a step may claim.
 
     A claimed job is held for a second, and must begin before other workers may claim it. A slow step is followed by
-    smaller ones. Otherwise its jobs would be lost before they begin, then claimed and lost again by slower workers.
+    smaller ones. Otherwise its jobs would be lost before they begin, then claimed and lost again by slower workers. Of
+    a job that has begun in time, the store learns with the step after the one under way: slow steps make `hold` longer.
     """
 
     def __init__(self, topics: int) -> None:
         self.full: Final = ALONE if topics <= 1 else _TOGETHER
         self.claims = self.full
         """How many the next step may claim."""
+        self._slow = 0.0  # seconds of the slowest step of late
+
+    @property
+    def hold(self) -> int:
+        """For how many ms the jobs of the next step are held."""
+        return HOLD + min(int(2_000 * self._slow), _HELD_MOST)
 
     def took(self, seconds: float) -> None:
         """Take in how long a step took: halve the number after a slow step, double it after a quick one."""
+        self._slow = max(seconds, _FADES * self._slow)
         if seconds > _SLOW:
             self.claims = max(self.claims // 2, _FEWEST)
         elif seconds < _SLOW / 2:
@@ -135,7 +146,7 @@ class Claims:
                 topic.places.free -= begin
             suspects = trial if tried is None or tried is topic else 0
             without = self._unreadable.without(topic)
-            claim = topic.claim(self._worker, room, begin, suspects, share, without, now)
+            claim = topic.claim(self._worker, room, begin, suspects, share, without, now, self.batches.hold)
             claims.append(claim)
             most -= room
             trial -= suspects

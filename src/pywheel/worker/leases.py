@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["HOLD", "Lease", "Leases", "lease_margin"]
 
 HOLD: Final = 1_000
-"""ms that the store holds a claim: if the worker dies or is stopped, its waiting jobs are late by that much."""
+"""ms that the store holds a claim at least: if the worker is stopped, its waiting jobs are late by that much."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
 _START_BEGUN: Final = 2.5  # the same for a claim that begins at once: `pause` waits 3 s for a worker that stands still
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: most are settled by then

@@ -10,7 +10,7 @@ from ..jobs.ends import Ends
 from ..jobs.handler import Handler
 from ..jobs.limits import Limits
 from .executors.pool import Pool
-from .leases import HOLD, Lease, lease_margin
+from .leases import Lease, lease_margin
 from .limit_scan import LimitScan
 
 __all__ = ["Places", "TopicState"]
@@ -53,7 +53,7 @@ class TopicState:
         self.served_at = 0  # when it last got a place, wall clock in ms
         self.name = handler.topic
         self.pool = pool
-        self.policy = handler.policy._replace(slack=lease_margin(handler.ttr), hold=HOLD)
+        self.policy = handler.policy._replace(slack=lease_margin(handler.ttr))
         self.limit(handler.limits)
         self.priorities = False  # whether jobs with a priority other than 0 were seen
         self.inside = 0  # jobs in the pool, running or waiting
@@ -104,13 +104,20 @@ class TopicState:
         return min(begin, burst if every else begin) + _BESIDE
 
     def claim(
-        self, worker: str, room: int, begin: int, suspects: int, most_bytes: int, without: tuple[int, ...], now: float
+        self,
+        worker: str,
+        room: int,
+        begin: int,
+        suspects: int,
+        most_bytes: int,
+        without: tuple[int, ...],
+        now: float,
+        hold: int,
     ) -> Claim:
         """Return the command that claims due jobs: it looks at `room` jobs, and `begin` of them begin at once."""
         ids, after, limit = ((), None, room) if self.scan is None else self.scan.next_look(room, now)
-        return Claim(
-            self.name, ids, self.policy, worker, begin, suspects, most_bytes, limit, after, () if ids else without
-        )
+        policy = self.policy._replace(hold=hold)
+        return Claim(self.name, ids, policy, worker, begin, suspects, most_bytes, limit, after, () if ids else without)
 
     def hint(self, due: int, priority: int) -> None:
         """Take in a hint that a job with this priority is due at `due`."""
