@@ -1,11 +1,12 @@
 """The page in a real Chromium: each action, live, by keyboard, on a phone, without a script."""
 
+import contextlib
 import re
 
 import pytest
 
 from pywheel import JobQueue, LimitOverride, StoreAway
-from pywheel.jobs.commands import Nack
+from pywheel.jobs.commands import Announce, Nack
 from pywheel.jobs.job import State
 from pywheel.server import ProxySignIn
 from tests.stores.servers import started
@@ -360,6 +361,48 @@ def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person)
     told_by_the_stream(person)
     row(person, "mail").get_by_text("2", exact=True).wait_for()
     assert person.evaluate("document.activeElement.getAttribute('aria-label')") == "Pause mail"
+
+
+def test_the_focus_stays_with_its_topic_when_another_one_comes_above_it(queue, person):
+    queue.put("mail", b"", delay=600)
+    queue.put("zeta", b"", delay=600)
+    opened(person)
+    row(person, "zeta").get_by_role("button", name="Pause").focus()
+    queue.put("alpha", b"", delay=600)
+    row(person, "alpha").wait_for()
+    assert person.evaluate("document.activeElement.getAttribute('aria-label')") == "Pause zeta"
+    person.keyboard.press("Enter")
+    person.get_by_text("zeta is paused").wait_for()
+    assert [topic.name for topic in queue.topics.list() if topic.paused] == ["zeta"]
+
+
+def test_a_button_that_is_pressed_while_its_row_moves_does_nothing_to_another_topic(queue, person):
+    queue.put("mail", b"", delay=600)
+    queue.put("zeta", b"", delay=600)
+    opened(person)
+    row(person, "zeta").get_by_role("button", name="Pause").hover()
+    person.mouse.down()
+    queue.put("alpha", b"", delay=600)
+    row(person, "alpha").wait_for()
+    person.mouse.up()
+    person.goto("/jobs")  # after whatever the button did
+    assert {topic.name for topic in queue.topics.list() if topic.paused} <= {"zeta"}
+
+
+def test_the_focus_stays_with_its_worker_when_one_above_it_ends(queue, person):
+    queue.put("mail", b"", delay=600)
+    with contextlib.ExitStack() as stack:
+        for host in ("a:1", "b:1", "c:1"):
+            ear = stack.enter_context(contextlib.closing(queue.store.notifier(host)))
+            queue.store.apply([Announce(ear.worker, ("mail",))])
+        opened(person, "/workers")
+        buttons = person.get_by_role("button", name="Quiet")
+        buttons.nth(1).focus()
+        mine = person.evaluate("document.activeElement.form.elements.worker.value")
+        first = person.locator("input[name=worker]").first.input_value()
+        queue.store.apply([Announce(first, ())])
+        person.locator(f'input[value="{first}"]').wait_for(state="detached")
+        assert person.evaluate("document.activeElement.form?.elements.worker.value") == mine
 
 
 def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, person, axe):

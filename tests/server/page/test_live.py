@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import re
 import threading
 import tracemalloc
 import zlib
@@ -13,6 +14,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from pywheel import JobQueue
+from pywheel.jobs.commands import Announce
 from pywheel.jobs.job import Attempt, Job, Outcome, State
 from pywheel.jobs.queries import CountJobs
 from pywheel.server import app, sse
@@ -160,6 +162,32 @@ def test_what_ended_is_remembered_of_so_many_topics_the_last_ones(manual, clock,
         clock.advance(1)
         topics = look().topics
     assert [sum(topics[name].trend) for name in topics] == [0, 0, 1, 1, 1]
+
+
+def test_a_row_with_a_form_has_the_id_of_its_topic_or_worker_wherever_it_stands(manual, look):
+    """By its id a browser finds the row again, and the focus with it: by its place that would be another one's."""
+
+    def rows():
+        snapshot = look()
+        for view, part, kind in (("overview", "topics", "topic"), ("workers", "workers", "worker")):
+            text = feed.fragments_of(view, snapshot, EVERYTHING, "", None)[part]
+            yield dict(re.findall(rf'<tr id="([^"]+)".*?name="{kind}" value="([^"]+)"', text, re.DOTALL))
+
+    with contextlib.ExitStack() as stack:
+
+        def works(worker):
+            ear = stack.enter_context(contextlib.closing(manual.store.notifier(worker)))
+            manual.store.apply([Announce(ear.worker, ("zeta",))])
+
+        manual.put("zeta", b"")
+        works("zeta:1")
+        before = [*rows()]
+        manual.put("alpha <1>", b"")
+        works("alpha:1")
+        after = [*rows()]
+    for one, two in zip(before, after, strict=True):
+        assert (len(one), len(two)) == (1, 2)
+        assert one.items() < two.items()
 
 
 def test_a_store_that_fails_leaves_the_figures_of_before_and_says_why(manual, look):

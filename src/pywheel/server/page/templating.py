@@ -59,6 +59,11 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}\n…\n{text[-most // 2 :]}"
 
 
+def _mark(name: str) -> str:
+    """Return a part of the id of a row: found again by its place, a row with the focus would become another one's."""
+    return sha256(name.encode()).hexdigest()[:12]
+
+
 _environment: Final = Environment(
     loader=PackageLoader("pywheel.server.page"),
     autoescape=True,
@@ -69,7 +74,9 @@ _environment: Final = Environment(
 )
 _environment.globals.update(asset=path_of, signs=SIGNS, states=list(State))
 _WORDS: Final = ("first_line", "iso", "late", "number", "pace", "preview", "stamp", "when")
-_environment.filters.update({name: getattr(words, name) for name in _WORDS}, cut=_cut, length_of=words.length)
+_environment.filters.update(
+    {name: getattr(words, name) for name in _WORDS}, cut=_cut, length_of=words.length, mark=_mark
+)
 
 
 def prepare() -> None:
