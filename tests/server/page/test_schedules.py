@@ -109,3 +109,23 @@ def test_a_long_list_comes_in_parts(queue, client):
     assert page.count('value="run"') == 200
     following = re.search(r'/schedules\?after=([^"]+)"', page)[1]
     assert client.get(f"/schedules?after={following}").text.count('value="run"') == 3
+
+
+@pytest.mark.parametrize("length", [1, 150])
+def test_a_schedule_of_a_hidden_topic_is_refused_as_one_that_is_not_there(queue, guarded, length):
+    hidden, none = "h" * length, "n" * length
+    queue.schedules.set(hidden, "bank.pay", every="1h")
+    before = queue.schedules.list()
+    with guarded.client("shop_admin") as client:
+
+        def told(name):
+            acted = [post(client, "/schedules", name=name, action=action) for action in ("run", "pause", "remove")]
+            answers = [client.get(f"/schedules/form?name={name}"), *acted]
+            return [(answer.status_code, re.sub(f"&#39;{name[0]}+", "", answer.text)) for answer in answers]
+
+        assert told(hidden) == told(none)
+        assert {status for status, _ in told(hidden)} == {404}
+        changed = post(client, "/schedules/form", name=hidden, topic="shop.mail", every="1h", edit="1")
+        assert changed.status_code == 404
+        assert "bank" not in changed.text
+    assert queue.schedules.list() == before

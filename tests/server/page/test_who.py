@@ -33,11 +33,11 @@ DEEDS = [
     ("/put", {"topic": "{topic}", "body": "typed"}, PUT),
     ("/put", {"topic": OWN, "clone": "{job}"}, PUT),
     ("/put", {"clone": "{job}", "edit": "{edit}", "body": "new", "priority": ""}, PUT),
-    ("/schedules", {"name": "{topic}", "action": "run"}, PUT),
-    ("/schedules", {"name": "{topic}", "action": "pause"}, PUT),
-    ("/schedules", {"name": "{topic}", "action": "remove"}, PUT),
+    ("/schedules", {"name": "{schedule}", "action": "run"}, PUT),
+    ("/schedules", {"name": "{schedule}", "action": "pause"}, PUT),
+    ("/schedules", {"name": "{schedule}", "action": "remove"}, PUT),
     ("/schedules/form", {"name": "new", "topic": "{topic}", "every": "1h"}, PUT),
-    ("/schedules/form", {"name": "{topic}", "topic": OWN, "every": "2h", "edit": "1"}, PUT),
+    ("/schedules/form", {"name": "{schedule}", "topic": OWN, "every": "2h", "edit": "1"}, PUT),
     ("/workers", {"worker": "{worker}", "action": "quiet"}, ADMIN),
 ]
 # address: who may look at it, of a topic that is theirs and of another one
@@ -54,7 +54,7 @@ LOOKS = {
         (set(ROLES), {"viewer", "operator", "admin"}),
     ),
     **dict.fromkeys(
-        ("/put?clone={job}", "/put?clone={job}&edit=1", "/schedules/form?name={topic}"), (PUT, {"operator", "admin"})
+        ("/put?clone={job}", "/put?clone={job}&edit=1", "/schedules/form?name={schedule}"), (PUT, {"operator", "admin"})
     ),
 }  # fmt: skip
 
@@ -67,11 +67,12 @@ def places(queue):
         for topic in (OWN, FOREIGN):
             gone = dead(queue, topic)
             job = queue.get(queue.put(topic, b"secret", delay=60, key="k"))
-            queue.schedules.set(topic, topic, every="1h")
+            schedule = f"nightly {len(found)}"
+            queue.schedules.set(schedule, topic, every="1h")
             ear = stack.enter_context(contextlib.closing(queue.store.notifier(f"host{len(found)}:1")))
             queue.store.apply([Announce(ear.worker, (OWN, topic, SCHEDULES))])
             words = {"job": job.id, "dead": gone, "edit": f"{job.due}.{job.claims}", "worker": ear.worker}
-            found[topic] = {"topic": topic, **words}
+            found[topic] = {"topic": topic, "schedule": schedule, **words}
         yield found
 
 

@@ -69,9 +69,11 @@ async def act(ask: Ask) -> Response:
     """Run, pause, resume or remove a schedule."""
     given, schedules = await fields(ask.request), ask.context.queue.aio.schedules
     name, action = given.get("name", ""), given.get("action", "")
-    topic = (await schedules.get(name)).schedule.topic
-    ask.allow("put", topic)
-    ask.does(action, f"schedule {name}", topic)
+    ask.allow("put")
+    schedule = await _named(ask, name)
+    if schedule is None:
+        raise _not_there(name)
+    ask.does(action, f"schedule {name}", schedule.topic)
     match action:
         case "run":
             said = f"{name} runs now: job {await schedules.run(name)}"
@@ -92,7 +94,7 @@ async def form(ask: Ask) -> Response:
     wish = typed_in(Wish, ask.query)
     source, body = await _there(ask, wish.name)
     if source is None and wish.name:
-        raise NoSuchSchedule(f"there is no schedule {wish.name[:80]!r}")
+        raise _not_there(wish.name)
     return _page(ask, wish if source is None else Wish.like(source, body or ""), shown=body is not None)
 
 
@@ -114,13 +116,26 @@ async def save(ask: Ask) -> Response:
     return ask.back("/schedules", f"{wish.name} is {'changed' if source else 'made'}")
 
 
-async def _there(ask: Ask, name: str) -> tuple[Schedule | None, str | None]:
-    """Return a schedule by name, and its body as editable text. Problem: the visitor may not see it."""
+async def _named(ask: Ask, name: str) -> Schedule | None:
+    """Return a schedule by name. NoSuchSchedule: it is hidden from the visitor, who is not told that it is there."""
     try:
         schedule = (await ask.context.queue.aio.schedules.get(name)).schedule
     except (NoSuchSchedule, BadJob, BadOption):
+        return None
+    if not ask.visitor.may("put", schedule.topic):
+        raise _not_there(name)
+    return schedule
+
+
+def _not_there(name: str) -> NoSuchSchedule:
+    return NoSuchSchedule(f"there is no schedule {name[:80]!r}")
+
+
+async def _there(ask: Ask, name: str) -> tuple[Schedule | None, str | None]:
+    """Return a schedule by name, and its body as editable text. NoSuchSchedule: as for `_named`."""
+    schedule = await _named(ask, name)
+    if schedule is None:
         return None, ""
-    ask.allow("put", schedule.topic)
     try:
         return schedule, typed(await ask.context.read(ScheduleNotes(ask.store).opened, schedule))
     except BadBody:  # the key of its body is not here
