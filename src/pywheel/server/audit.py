@@ -25,7 +25,7 @@ _NOTE: Final = "audit:"
 _AGE: Final = 90 * 86_400_000  # ms for which an entry is kept
 _NUMBER: Final = 5_000  # kept entries
 _TRIM: Final = 100  # entries that a process writes between two looks for surplus ones
-_LONGEST: Final = 500  # characters of the text that says what was changed
+_LONGEST: Final = 500  # characters of each text
 _PAGES: Final = 5  # pages that are read for entries that the visitor may see
 _written: Final = count(1)
 
@@ -52,8 +52,10 @@ async def keep(context: Context, visitor: Grant, deed: Deed) -> None:
 
 def _keep(store: Store, visitor: Grant, deed: Deed) -> None:
     now = store.clock.wall()
-    what = deed.what if len(deed.what) <= _LONGEST else f"{deed.what[: _LONGEST - 1]}…"
-    entry = msgspec.structs.replace(deed, what=what, at=now, name=visitor.name, token=visitor.id)
+    whole = msgspec.structs.replace(deed, at=now, name=visitor.name, token=visitor.id)
+    texts = {field: text for field, text in msgspec.structs.asdict(whole).items() if isinstance(text, str)}
+    long = {field: f"{text[: _LONGEST - 1]}…" for field, text in texts.items() if len(text) > _LONGEST}
+    entry = msgspec.structs.replace(whole, **long)
     name = f"{_NOTE}{MOST - now:019}-{token_hex(4)}"  # names sort the newest first
     store.apply([SetNote(name, msgspec.json.encode(entry), _AGE)])
     if next(_written) % _TRIM == 0:

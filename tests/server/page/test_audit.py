@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from pywheel import JobQueue
 from pywheel.clock import ManualClock
 from pywheel.jobs.queries import ListNotes
@@ -98,3 +100,22 @@ def test_a_long_log_comes_in_parts_and_is_bounded_and_an_entry_is_kept_for_90_da
         for days, there in ((89, True), (1, False)):
             clock.advance(days * 86_400)
             assert bool(log(client)) is there
+
+
+@pytest.mark.parametrize("path", ["/topics", "/schedules"])
+@pytest.mark.parametrize("length", [3, 200_000])
+def test_an_action_that_there_is_not_leaves_no_entry(queue, client, path, length):
+    """Otherwise anybody who may put could fill the store with texts of their own."""
+    queue.schedules.set("mail", "mail", every="1h")
+    assert post(client, path, name="mail", topic="mail", action="x" * length).status_code == 400
+    assert queue.store.ask(ListNotes("audit:")) == []
+
+
+def test_every_text_of_an_entry_is_cut(queue, client):
+    """A text of any length would take its room for months, or the store would refuse it, and no entry be there."""
+    long = "x" * 200_000
+    for action in ("pause", "resume"):
+        post(client, "/topics", topic=long[:16_000], action=action)
+    post(client, "/bulk", action="cancel", topic=long)
+    until(lambda: len(log(client)) == 4)
+    assert all(len(value) < 2_000 for _, value in queue.store.ask(ListNotes("audit:")))

@@ -69,6 +69,8 @@ async def act(ask: Ask) -> Response:
     """Run, pause, resume or remove a schedule."""
     given, schedules = await fields(ask.request), ask.context.queue.aio.schedules
     name, action = given.get("name", ""), given.get("action", "")
+    if action not in ("run", "pause", "resume", "remove"):
+        raise Problem("bad-request", "a schedule can be run, paused, resumed and removed")
     ask.allow("put")
     schedule = await _named(ask, name)
     if schedule is None:
@@ -83,8 +85,6 @@ async def act(ask: Ask) -> Response:
             said = f"{name} goes on" if await schedules.resume(name) else f"{name} was not paused"
         case "remove":
             said = f"{name} is removed" if await schedules.delete(name) else f"{name} was removed already"
-        case _:
-            raise Problem("bad-request", "a schedule can be run, paused, resumed and removed")
     return ask.back("/schedules", said)
 
 

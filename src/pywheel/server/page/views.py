@@ -104,6 +104,8 @@ async def act(ask: Ask) -> Response:
     """Pause, resume or limit a topic."""
     given = await fields(ask.request)
     topic, action = name(given.get("topic", ""), "topic"), given.get("action", "")
+    if action not in ("pause", "resume", "limit", "as_code"):
+        raise Problem("bad-request", "a topic can be paused, resumed and limited")
     ask.allow("admin", topic)
     ask.does(action, f"topic {topic}", topic)
     topics = ask.context.queue.aio.topics
@@ -123,8 +125,6 @@ async def act(ask: Ask) -> Response:
             said = f"{topic} is limited as its code says"
             ask.does("limit", f"topic {topic}: as its code says", topic)
             await topics.limit_as_code(topic)
-        case _:
-            raise Problem("bad-request", "a topic can be paused, resumed and limited")
     path = f"/jobs?{given.get('query', '')}" if given.get("from", "") == "jobs" else "/"
     return ask.back(path, said)
 
