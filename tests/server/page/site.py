@@ -118,6 +118,12 @@ def post(client, path, **fields):
     return client.post(path, content=content, headers={"content-type": "application/x-www-form-urlencoded"})
 
 
+def act(client, queue, id, **fields):
+    """Send a form of a job's page that shows the job as it is now."""
+    job = queue.get(id)
+    return post(client, f"/jobs/{id}", shown=f"{job.state}.{job.claims}", **fields)
+
+
 def dead(queue, topic="shop.notify", error="it failed", **words):
     """Put a job and let it die; return its id."""
     id = queue.put(topic, {"n": 1}, **words)

@@ -6,12 +6,13 @@ import re
 import pytest
 
 from pywheel import JobQueue, LimitOverride
-from pywheel.jobs.commands import SetNote
+from pywheel.jobs.commands import Nack, SetNote
 from pywheel.jobs.job import State
 from pywheel.jobs.queries import ListNotes
+from pywheel.server.page.bulk import ACTIONS
 from tests.jobs.waiting import until
 
-from .site import buttons, dead, pages_of, post, said, tokens
+from .site import act, buttons, dead, pages_of, post, said, tokens
 
 AT = "2031-02-03T04:05:06"
 DUE = 1_927_857_906_000  # the same, in UTC
@@ -28,7 +29,7 @@ def test_one_job_is_cancelled_retried_rescheduled_and_deleted(queue, client):
     id, other = queue.put("mail", b"", delay=60), dead(queue)
 
     def told(action, **fields):
-        return said(client, post(client, f"/jobs/{id}", action=action, **fields))
+        return said(client, act(client, queue, id, action=action, **fields))
 
     assert told("cancel") == f"job {id} cancelled"
     assert queue.get(id).state is State.CANCELLED
@@ -43,8 +44,41 @@ def test_one_job_is_cancelled_retried_rescheduled_and_deleted(queue, client):
     assert queue.get(id).due <= queue.store.clock.wall()
     queue.reserve("mail")
     assert f"job {id} is running and was not cancelled" in told("cancel")
-    post(client, f"/jobs/{other}", action="delete")
+    act(client, queue, other, action="delete")
     assert [job.id for job in queue.jobs.list()] == [id]
+
+
+def forms(client, id):
+    """Return the job that each form of its page says it shows."""
+    return re.findall(r'name="shown" value="([^"]+)"', client.get(f"/jobs/{id}").text)
+
+
+@pytest.mark.parametrize("action", ["delete", "retry"])
+def test_an_old_page_does_nothing_to_a_job_that_has_changed_since_it_was_shown(queue, client, action):
+    id = dead(queue)
+    [old] = forms(client, id)
+
+    def told(shown):
+        return said(client, post(client, f"/jobs/{id}", action=action, **shown))
+
+    refusal = f"job {id} has changed since this form was shown and was not {ACTIONS[action].done}"
+    queue.jobs.retry(id)
+    assert told({"shown": old}) == refusal
+    assert queue.get(id).state is State.DELAYED
+    [job] = queue.reserve("shop.notify")
+    queue.store.apply([Nack(job.id, job.claims, None, "it failed again")])
+    assert [told(shown) for shown in ({"shown": old}, {})] == [refusal] * 2
+    assert queue.get(id).state is State.DEAD
+    [fresh] = forms(client, id)
+    assert told({"shown": fresh}) == f"job {id} {ACTIONS[action].done}"
+
+
+def test_all_forms_of_a_job_act_on_the_job_that_they_show(queue, client):
+    id = queue.put("mail", b"", delay=60)
+    [shown, other] = forms(client, id)
+    assert shown == other
+    assert said(client, post(client, f"/jobs/{id}", action="reschedule", at=AT, shown=shown)) == f"job {id} rescheduled"
+    assert queue.get(id).due == DUE
 
 
 SENSELESS = [
@@ -57,7 +91,7 @@ SENSELESS = [
 def test_a_due_time_that_makes_no_sense_changes_nothing_and_is_said_at_its_field(queue, client, typed, field):
     ids = [queue.put("mail", b"", delay=60) for _ in range(2)]
     before = queue.jobs.list()
-    assert post(client, f"/jobs/{ids[0]}", action="reschedule", **typed).status_code == 422
+    assert act(client, queue, ids[0], action="reschedule", **typed).status_code == 422
     for given in ({"id": ids}, {"topic": "mail"}):
         answer = post(client, "/bulk", action="reschedule", **given, **typed)
         assert answer.status_code == 400
@@ -71,7 +105,7 @@ def test_a_due_time_that_makes_no_sense_changes_nothing_and_is_said_at_its_field
 def test_a_retry_whose_key_is_taken_says_so(queue, client):
     id = dead(queue, key="a")
     queue.put("shop.notify", b"", key="a", delay=60)
-    answer = post(client, f"/jobs/{id}", action="retry")
+    answer = act(client, queue, id, action="retry")
     assert answer.status_code == 409
     assert "key" in answer.text
     assert queue.get(id).state is State.DEAD
@@ -281,7 +315,7 @@ def test_a_form_of_another_site_changes_nothing(queue, guarded, headers, status)
         del client.headers["sec-fetch-site"]
         host = f"127.0.0.1:{guarded.port}"
         client.headers.update({name: value.format(host=host) for name, value in headers.items()})
-        assert post(client, f"/jobs/{id}", action="cancel").status_code == status
+        assert act(client, queue, id, action="cancel").status_code == status
     assert queue.get(id).state is (State.CANCELLED if status == 303 else State.DELAYED)
 
 

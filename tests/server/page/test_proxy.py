@@ -7,7 +7,7 @@ from pywheel import BadOption
 from pywheel.server import ProxySignIn, app
 from tests.server.client import Process
 
-from .site import post
+from .site import act
 
 HEADER = "X-Forwarded-User"
 ADA = {HEADER: "ada@example.net"}
@@ -67,11 +67,11 @@ def test_who_comes_by_the_proxy_is_in_with_its_role_and_no_more(queue, behind):
         text = client.get("/").text
         assert "ada@example.net, viewer" in text
         assert "Sign out" not in text
-        assert post(client, f"/jobs/{id}", action="cancel").status_code == 403
+        assert act(client, queue, id, action="cancel").status_code == 403
         behind.context.access.sign_in = ProxySignIn(HEADER, ["127.0.0.1"], "operator")
         for site, status in (("cross-site", 403), ("same-origin", 303)):  # a form of another site changes nothing
             client.headers["sec-fetch-site"] = site
-            assert post(client, f"/jobs/{id}", action="cancel").status_code == status
+            assert act(client, queue, id, action="cancel").status_code == status
     with behind.client("admin") as client:
         assert "ada@example.net" in client.get("/log").text
         client.headers.update(ADA)

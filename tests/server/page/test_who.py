@@ -19,10 +19,10 @@ ROLES = ("viewer", "operator", "admin", "shop_admin")
 STRANGERS = (None, "wrong", "worker")
 # path, fields, who may do it where it is theirs; what {job} and the like are for a topic, `places` says.
 DEEDS = [
-    ("/jobs/{job}", {"action": "cancel"}, PUT),
-    ("/jobs/{job}", {"action": "reschedule", "delay": "1h"}, PUT),
-    ("/jobs/{dead}", {"action": "retry"}, PUT),
-    ("/jobs/{job}", {"action": "delete"}, ADMIN),
+    ("/jobs/{job}", {"action": "cancel", "shown": "{shown}"}, PUT),
+    ("/jobs/{job}", {"action": "reschedule", "delay": "1h", "shown": "{shown}"}, PUT),
+    ("/jobs/{dead}", {"action": "retry", "shown": "dead.1"}, PUT),
+    ("/jobs/{job}", {"action": "delete", "shown": "{shown}"}, ADMIN),
     ("/topics", {"topic": "{topic}", "action": "pause"}, ADMIN),
     ("/topics", {"topic": "{topic}", "action": "limit", "limit": "1"}, ADMIN),
     ("/topics", {"topic": "{topic}", "action": "as_code"}, ADMIN),
@@ -71,7 +71,13 @@ def places(queue):
             queue.schedules.set(schedule, topic, every="1h")
             ear = stack.enter_context(contextlib.closing(queue.store.notifier(f"host{len(found)}:1")))
             queue.store.apply([Announce(ear.worker, (OWN, topic, SCHEDULES))])
-            words = {"job": job.id, "dead": gone, "edit": f"{job.due}.{job.claims}", "worker": ear.worker}
+            words = {
+                "job": job.id,
+                "dead": gone,
+                "edit": f"{job.due}.{job.claims}",
+                "shown": "delayed.0",
+                "worker": ear.worker,
+            }
             found[topic] = {"topic": topic, "schedule": schedule, **words}
         yield found
 

@@ -225,6 +225,7 @@ async def show(ask: Ask) -> Response:
     return ask.page(
         "job.html",
         job=job,
+        shown=_standing(job),
         history=history,
         segments=timeline(job, history, ask.now),
         body=shown(job.body),
@@ -249,6 +250,10 @@ async def act(ask: Ask) -> Response:
     action, id = _action(given), job.id
     ask.allow(action.scope, job.topic)
     due = new_due(**texts(given, TIMES), now=ask.now) if action.timed else 0
+    if given.get("shown") != _standing(job):
+        told = "has changed since this form was shown"
+        ask.does(action.name, f"job {id}", job.topic, f"none: it {told}")
+        return ask.back(f"/jobs/{id}", f"job {id} {told} and was not {action.done}")
     ask.does(action.name, f"job {id}", job.topic)
     outcome = await ask.context.queue.calls.aapply(action.command(id, due))
     if not outcome:
@@ -257,6 +262,11 @@ async def act(ask: Ask) -> Response:
         for_these = f"that is for jobs that are {' or '.join(action.states)}"
         return ask.back(f"/jobs/{id}", f"job {id} is {what} and was not {action.done}: {for_these}")
     return ask.back("/jobs" if action.name == "delete" else f"/jobs/{id}", f"job {id} {action.done}")
+
+
+def _standing(job: Job) -> str:
+    """Return the state and the claims of a job, as its forms say them: after a retry one of them is another."""
+    return f"{job.state}.{job.claims}"
 
 
 async def _read(ask: Ask) -> tuple[Job, list[Attempt]]:
