@@ -134,6 +134,29 @@ def test_a_topic_is_paused_and_resumed(queue, client):
 
 
 @pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/topics", {"topic": "a\r\nb", "action": "pause"}),
+        ("/bulk", {"topic": "a\r\nb", "action": "delete"}),
+        ("/bulk", {"key": "a\r\nb", "action": "delete"}),
+        ("/dead", {"topic": "a\r\nb", "action": "delete", "like": "it failed"}),
+        ("/jobs", {"topic": "a\r\nb", "action": "delete", "scope": "all"}),
+    ],
+)
+def test_a_form_does_nothing_by_a_name_with_a_line_end_as_a_browser_sends_one_for_every_other(
+    queue, client, path, fields
+):
+    for name in ("a\nb", "a\rb"):
+        dead(queue, name)
+        queue.put("mail", b"", key=name, delay=60)
+    before = queue.jobs.list(), queue.topics.list()
+    answer = post(client, path, **fields)
+    assert answer.status_code == 400
+    assert "a line end" in answer.text
+    assert (queue.jobs.list(), queue.topics.list()) == before
+
+
+@pytest.mark.parametrize(
     ("typed", "said_of_it", "kept"),
     [
         ({"limit": "5", "per": "", "rate": " 100/m "}, "5 at once, 100/m", LimitOverride(5, None, "100/m")),

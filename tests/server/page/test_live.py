@@ -190,6 +190,16 @@ def test_a_row_with_a_form_has_the_id_of_its_topic_or_worker_wherever_it_stands(
         assert one.items() < two.items()
 
 
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a\x0bb", "a\x1cb"])
+def test_a_live_view_names_a_topic_as_it_is_whatever_is_a_line_end_elsewhere(manual, look, name):
+    """Otherwise its button would pause a topic of another name."""
+    manual.put(name, b"")
+    part = feed.fragments_of("overview", look(), EVERYTHING, "", None)
+    lines = re.split("\r\n|\r|\n", feed._event(part)[0].decode())  # as browsers read events
+    text = "\n".join(line.removeprefix("data: ") for line in lines)
+    assert re.findall('name="topic" value="([^"]*)"', text) == [name]
+
+
 def test_a_store_that_fails_leaves_the_figures_of_before_and_says_why(manual, look):
     manual.put("mail", b"", delay=5)
     before = look()

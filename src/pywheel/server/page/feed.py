@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import re
 import struct
 import time
 import zlib
@@ -148,7 +149,8 @@ def _event(parts: dict[str, str]) -> tuple[bytes, bytes]:
     text = "".join(
         f'<hx-partial hx-target="#{id}" hx-swap="innerMorph">{part}</hx-partial>' for id, part in parts.items()
     )
-    plain = "".join(f"data: {line}\n" for line in text.splitlines()).encode() + b"\n"
+    # Not splitlines: a name may have one of the characters that only Python takes for line ends.
+    plain = "".join(f"data: {line}\n" for line in re.split(r"\r\n|\r|\n", text)).encode() + b"\n"
     packer = zlib.compressobj(6, zlib.DEFLATED, -15)
     # No references to earlier data, and a whole number of bytes: so one compressed event fits into many streams.
     return plain, packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH)

@@ -28,6 +28,7 @@ _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 ROOM: Final = 64 << 10
 """Bytes of a form for all fields but a body."""
 _NUMBER: Final = 2_000  # fields
+_NAMES: Final = ("topic", "key")  # fields that name something to the character
 _AS_TYPED: Final = frozenset(("body", "error", "like", "per", "text"))  # fields that keep the spaces around their texts
 TIMES: Final = ("delay", "at")
 """The fields for a due time, of which one is given."""
@@ -58,7 +59,11 @@ async def fields(request: Request, most: int = _MOST) -> Fields:
         pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_NUMBER)
     except ValueError:  # no UTF-8, or too many
         raise Problem("bad-request", "this form did not come from this page") from None
-    return Fields([(field, value.replace("\r\n", "\n")) for field, value in pairs])
+    given = Fields([(field, value.replace("\r\n", "\n")) for field, value in pairs])
+    for field in _NAMES:
+        if "\n" in given.get(field, ""):  # a browser sends the same for each kind of line end
+            raise Problem("bad-request", f"the {field} has a line end, which no form tells from others: use the API")
+    return given
 
 
 # ---- which jobs are meant -------------------------------------------------------------------------------------------
