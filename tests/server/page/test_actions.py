@@ -9,6 +9,7 @@ from pywheel import JobQueue, LimitOverride
 from pywheel.jobs.commands import Nack, SetNote
 from pywheel.jobs.job import State
 from pywheel.jobs.queries import ListNotes
+from pywheel.server.page import bulk
 from pywheel.server.page.bulk import ACTIONS
 from tests.jobs.waiting import until
 
@@ -279,6 +280,24 @@ def test_a_bulk_action_is_seen_and_stopped_at_every_server_of_the_store(queue, c
         assert "stopped" in wait_until_over(elsewhere, answer)
     assert "stopped" in client.get(path).text
     assert 0 < sum(job.state is State.DELAYED and job.due != DUE for job in queue.jobs.list(limit=3_000)) <= 3_000
+
+
+def test_a_bulk_action_ends_when_the_token_that_began_it_is_removed(queue, guarded, monkeypatch):
+    monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
+    monkeypatch.setattr(bulk, "_BATCH", 7)
+    batch = bulk._batch
+
+    def last_batch(*arguments):
+        guarded.tokens.pop("admin", None)
+        return batch(*arguments)
+
+    monkeypatch.setattr(bulk, "_batch", last_batch)
+    queue.put_many([queue.job("mail", b"", delay=60) for _ in range(40)])
+    with guarded.client("admin") as client, guarded.client("viewer") as other:
+        page = wait_until_over(other, post(client, "/bulk", action="delete", topic="mail"))
+    assert ">7 deleted, then it ended<" in page
+    assert "the token is over" in page
+    assert len(queue.jobs.list()) == 33
 
 
 def test_a_bulk_action_whose_server_has_ended_says_so(queue, client, monkeypatch):

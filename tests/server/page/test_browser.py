@@ -285,7 +285,6 @@ def test_a_topic_of_100_000_jobs_can_be_read_and_changed(person, queue):
 
 
 def test_a_token_that_ends_leads_an_open_page_to_the_form(shop, browser, guarded, monkeypatch):
-    monkeypatch.setattr("pywheel.server.page.feed._TRUSTED", 0.0)
     monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
     person = browser.person(guarded, token="viewer")
     opened(person)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..context import Context
     from .feed import Feed
 
-__all__ = ["HEADERS", "Ask", "Handler", "enter", "form", "guarded", "leave", "visitor_of"]
+__all__ = ["HEADERS", "OVER", "Ask", "Handler", "enter", "form", "guarded", "leave", "visitor_of"]
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -46,6 +46,8 @@ _DAY: Final = 86_400
 _MOST: Final = 8 << 10  # bytes of a form, which anybody may send slowly
 _PATH: Final = re.compile(r"/(?![/\\])[^\\\x00-\x1f]*")
 """A path that no browser takes for another host: browsers leave out control characters, and read \\ as /."""
+OVER: Final = "the token is over, or for something else by now"
+"""The end of work for a visitor whose rights have changed since it began."""
 NOBODY: Final = Grant("", frozenset(), (), None)
 """The grant of a visitor who has not signed in."""
 

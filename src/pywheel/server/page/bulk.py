@@ -21,10 +21,8 @@ from ...jobs.job import Job, State
 from ...jobs.queries import CountJobs, Filter, GetNote
 from ...stores.contract import Store, intact
 from ..audit import Deed, keep
-from ..context import Context
-from ..tokens import Grant
 from ..visible import Sees, page
-from .answers import Ask
+from .answers import OVER, Ask, visitor_of
 from .filters import Asked
 
 __all__ = ["ACTIONS", "Action", "Bulk", "count", "made", "matching", "progress_of", "start", "states_of", "stop"]
@@ -93,7 +91,7 @@ async def start(ask: Ask, action: Action, asked: Asked, what: str, path: str, du
     bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0, due)
     await ask.context.read(_keep, ask.store, bulk)
     await keep(ask.context, ask.visitor, Deed(action.name, what, asked.topic or None, "begun"))
-    task = asyncio.create_task(_work(ask.context, bulk, asked, ask.visitor))
+    task = asyncio.create_task(_work(ask, bulk, asked))
     _under_way.add(task)
     task.add_done_callback(_under_way.discard)
     return ask.back(f"/bulk/{bulk.id}")
@@ -119,14 +117,17 @@ def _keep(store: Store, bulk: Bulk) -> None:
     store.apply([SetNote(_NOTE + bulk.id, msgspec.json.encode(bulk), _KEPT)])
 
 
-async def _work(context: Context, bulk: Bulk, asked: Asked, visitor: Grant) -> None:
-    store = context.queue.store
+async def _work(ask: Ask, bulk: Bulk, asked: Asked) -> None:
+    context, store, visitor = ask.context, ask.store, ask.visitor
     try:
         for state in states_of(bulk.action, asked.filter):
             some = asked._replace(state=state)
             after: str | None = ""
-            while after is not None and not bulk.stopped:
-                after = await context.read(_batch, store, bulk, some, visitor.sees, after)
+            while after is not None and not bulk.stopped and not bulk.error:
+                if await visitor_of(ask) != visitor:
+                    bulk.error = OVER
+                else:
+                    after = await context.read(_batch, store, bulk, some, visitor.sees, after)
     except PywheelError as error:
         bulk.error = context.problem(error).detail
     bulk.over = True

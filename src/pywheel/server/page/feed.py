@@ -7,7 +7,6 @@ import contextlib
 import heapq
 import re
 import struct
-import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -33,7 +32,6 @@ from .templating import fragment
 
 __all__ = ["Feed", "Frame", "fragments_of"]
 
-_TRUSTED: Final = 4.0  # seconds after which a stream checks its reader's rights again
 _VIEWS: Final = ("overview", "topic", "workers")
 _FRAMES: Final = 1_000  # different views that are kept
 _ROWS: Final = 100  # topics that are shown: those that need attention come first
@@ -114,19 +112,17 @@ class Feed:
             yield _GZIP_HEAD
         frame = await self.frame(view, await self.live.now(view.topics))
         yield frame.whole[packed]
-        last, asked = frame.number, time.monotonic()
+        last = frame.number
         async with contextlib.aclosing(self.live.watch(view.topics)) as snapshots:
             async for snapshot in snapshots:
                 if snapshot.number <= last:
                     continue
-                if time.monotonic() - asked > _TRUSTED:
-                    try:
-                        visitor = await visitor_of(ask)
-                    except StoreError:  # nobody can know whether the visitor may still look
-                        return
-                    if visitor is None or _rights(visitor) != view.visitor:
-                        return
-                    asked = time.monotonic()
+                try:
+                    visitor = await visitor_of(ask)
+                except StoreError:  # nobody can know whether the visitor may still look
+                    return
+                if visitor is None or _rights(visitor) != view.visitor:
+                    return
                 frame = await self.frame(view, snapshot)
                 yield (frame.news if frame.number == last + 1 else frame.whole)[packed]
                 last = frame.number

@@ -23,7 +23,7 @@ from ..problems import Problem
 from ..sse import EventStream, Stopping
 from ..tokens import Grant
 from ..visible import Sees, job_id, job_of, page
-from .answers import HEADERS, Ask, visitor_of
+from .answers import HEADERS, OVER, Ask, visitor_of
 from .bulk import ACTIONS, Action, count, made, matching, progress_of, start, states_of, stop
 from .drawings import timeline
 from .filters import TIMES, Asked, Fields, fields, new_due, texts, typed_in
@@ -345,7 +345,7 @@ async def _lines(ask: Ask, asked: Asked, filter: Filter) -> AsyncGenerator[bytes
     try:
         while after is not None:
             if await visitor_of(ask) != ask.visitor:
-                yield _line({"error": "the token is over, or for something else by now"})
+                yield _line({"error": OVER})
                 return
             lines, after = await ask.context.long(_page, ask.store, asked, filter, after, ask.visitor.sees)
             for start in range(0, len(lines), _PART):
