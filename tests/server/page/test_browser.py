@@ -131,6 +131,13 @@ def test_axe_finds_nothing_on_any_page_and_each_fits_its_screen(shop, person, ax
     looks_well(person, axe)
 
 
+@pytest.mark.parametrize("look", [("light", chromium.PHONE)])
+def test_dead_jobs_of_a_topic_with_a_long_name_fit_a_phone(queue, person, axe):
+    dead(queue, "topic" * 20, "error" * 60)
+    person.goto("/dead")
+    looks_well(person, axe)
+
+
 @LOOKS
 def test_axe_finds_nothing_on_the_form_to_sign_in(stranger, axe):
     stranger.goto("/jobs")
