@@ -157,6 +157,19 @@ def test_a_stream_ends_when_its_token_is_removed(guarded, queue, path):
     assert sent[-1].get("more_body", False) is False
 
 
+def test_a_body_that_is_whole_after_its_token_was_removed_changes_nothing(bearing, queue):
+    api = bearing("put")
+
+    async def body():
+        yield b'{"topic": "mail"'
+        Tokens(queue.store).remove(api.headers["authorization"].split("_")[1])
+        api.context.access._known.clear()  # as a second later
+        yield b"}"
+
+    answer = api("POST", "/v1/jobs", content=body(), headers={"content-type": "application/json"})
+    assert (problem(answer), queue.jobs.list()) == ("token-unknown", [])
+
+
 # ---- tokens that are none -------------------------------------------------------------------------------------------
 
 

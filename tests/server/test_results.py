@@ -3,6 +3,7 @@
 import asyncio
 
 from pywheel.server import Limits
+from pywheel.server.tokens import Tokens
 from pywheel.testing import run_due
 from tests.server.client import problem
 
@@ -72,3 +73,15 @@ def test_waiting_ends_when_the_server_drains(api):
     id = api.put(delay="1h")
     assert api.run(while_somebody_waits(api, id, api.context.stopping.set)).status_code == 202
     assert len(api.queue.calls.waits) == 0
+
+
+def test_whoever_waits_is_told_nothing_once_the_token_is_removed(bearing, queue):
+    api, id = bearing("read"), queue.put("mail")
+    [job] = queue.reserve("mail")
+
+    def act():
+        Tokens(queue.store).remove(api.headers["authorization"].split("_")[1])
+        api.context.access._known.clear()  # as a second later
+        queue.ack(job)
+
+    assert problem(api.run(while_somebody_waits(api, id, act))) == "token-unknown"

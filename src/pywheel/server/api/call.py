@@ -162,6 +162,7 @@ class Call(Request):
                 refuse_large(size, most)
         finally:
             bodies.leave(token, size)
+        await self.identify()  # the body may have come slowly, and the token may be removed by now
         return b"".join(parts)
 
 

@@ -146,6 +146,7 @@ async def result(call: Call) -> Response:
             await asyncio.wait((ended, *ends), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not ended.cancel():
                 ended.exception()  # the store is read again below, and says so if the job was deleted
+        await call.identify((job.topic,))
     so_far = await call.context.read(queue.result, job)
     return JsonResponse(records.result_out(so_far), 200 if so_far.ended else 202)
 
