@@ -35,7 +35,7 @@ _AHEAD: Final = 50  # topics with a forecast in one snapshot
 _WIDE: Final = 2_000  # topics up to which all of them together have a forecast: its cost grows with their number
 _TREND: Final = 60  # snapshots
 _PASTS: Final = 5_000  # topics whose ended jobs are remembered: those with the latest ones
-_SHARE: Final = 4  # the pause after a look is this many times as long as the look
+_SHARE: Final = 4  # the pause after two looks is this many times as long as the shorter one
 _NONE: Final = Counts()
 
 
@@ -121,6 +121,7 @@ class Live:
         self._thread = ThreadPoolExecutor(1, "pywheel-live")
         self._latest: Snapshot | None = None
         self._taken = float("-inf")
+        self._rest = 0.0  # seconds for which the store is not looked at
         self._watches: dict[Watch, None] = {}  # oldest first
         self._left = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -131,7 +132,7 @@ class Live:
         wanted, turn = set(topics), self._alone()
         await turn.acquire()  # a caller that comes during a look takes its result
         latest, age = self._latest, time.monotonic() - self._taken
-        if latest and age < max(self.every, _SHARE * latest.took) and wanted <= latest.coming.keys():
+        if latest and age < max(self.every, self._rest) and wanted <= latest.coming.keys():
             turn.release()
             return latest
         look = asyncio.get_running_loop().create_task(self._look(wanted))
@@ -158,7 +159,7 @@ class Live:
                 async with self._alone():
                     await self._look(set())
                 took = time.monotonic() - began
-                await asyncio.sleep(max(self.every - took, _SHARE * took, self.every / 4))
+                await asyncio.sleep(max(self.every - took, self._rest, self.every / 4))
         finally:
             self._tell(None)  # if it failed, each viewer asks anew
 
@@ -178,7 +179,9 @@ class Live:
         watched = dict.fromkeys(chain.from_iterable(watch.topics for watch in self._watches))
         look = partial(self._reader.look, wanted | set(islice(watched, _AHEAD)))
         latest = await asyncio.get_running_loop().run_in_executor(self._thread, look)
-        self._latest, self._taken = latest, time.monotonic()
+        before, self._latest, self._taken = self._latest, latest, time.monotonic()
+        # A single slow look, or one that failed, says nothing of the next: its state would be shown for too long.
+        self._rest = _SHARE * min(latest.took, before.took) if before and not latest.error else 0.0
         self._tell(latest)  # to all watchers: no other snapshot has these ended jobs
         return latest
 

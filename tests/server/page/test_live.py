@@ -7,13 +7,15 @@ import re
 import threading
 import tracemalloc
 import zlib
+from collections import deque
 from itertools import pairwise
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from starlette.requests import ClientDisconnect
 
-from pywheel import JobQueue
+from pywheel import JobQueue, StoreAway
 from pywheel.jobs.commands import Announce
 from pywheel.jobs.job import Attempt, Job, Outcome, State
 from pywheel.jobs.queries import CountJobs
@@ -384,6 +386,50 @@ def test_what_ended_is_told_though_the_caller_that_had_it_looked_for_was_cancell
             return page.cancelled(), [one.id for one in (await anext(snapshots)).ended]
 
     assert asyncio.run(main()) == (True, [id])
+    live.close()
+
+
+@pytest.fixture
+def slow(manual, clock, monkeypatch):
+    """Return what says of a look to come how many seconds it takes, and whether it fails."""
+    monkeypatch.setattr("pywheel.server.live.time", SimpleNamespace(monotonic=clock.time, time=clock.wall))
+    coming = deque()
+
+    def slowly(_):
+        seconds, fails = coming.popleft() if coming else (0, False)
+        clock.advance(seconds)
+        if fails:
+            raise StoreAway("gone")
+
+    when_asked(monkeypatch, manual.store, CountJobs, slowly)
+    return coming.append
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [((0, 3, 0), 3), ((0, 3, 3, 0), 3)], ids=["one", "two"])
+def test_the_store_rests_after_slow_looks_and_not_after_a_single_one(manual, slow, seconds, looks):
+    """That says nothing of the next one, and what it saw would be shown for that long."""
+    live = Live(lambda: manual.store, every=0.0)
+    for each in seconds:
+        slow((each, False))
+
+    async def main():
+        return [(await live.now()).number for _ in seconds]
+
+    assert asyncio.run(main()) == [min(number, looks) for number in range(1, len(seconds) + 1)]
+    live.close()
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_who_watches_gets_the_next_snapshot_soon_after_a_bad_look(manual, slow, away):
+    live = Live(lambda: manual.store, every=0.0)
+    slow((0, False))
+    slow((10, away))
+
+    async def main():
+        async with contextlib.aclosing(live.watch(kept=9)) as snapshots:
+            return [(await asyncio.wait_for(anext(snapshots), 20)).error for _ in range(3)]
+
+    assert asyncio.run(main()) == [None, "StoreAway" if away else None, None]
     live.close()
 
 
