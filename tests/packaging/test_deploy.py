@@ -159,6 +159,18 @@ def test_what_selects_pods_finds_some():
         assert any(budget["spec"]["selector"]["matchLabels"].items() <= labels.items() for labels in pods)
 
 
+def test_a_service_answers_until_nobody_sends_it_requests_and_is_never_away_as_a_whole():
+    """A pod gets SIGTERM and leaves the endpoints at once, but those who send requests hear of that seconds later."""
+    from pywheel.server.process import _GRACE
+
+    pod, container = DEPLOYMENTS["pywheel-serve"]["spec"]["template"]["spec"], CONTAINERS["pywheel-serve"]
+    [word, seconds] = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert word == "sleep"
+    assert 5 <= int(seconds) < pod["terminationGracePeriodSeconds"] - _GRACE
+    budgets = {name: made["spec"]["maxUnavailable"] for name, made in of_kind("PodDisruptionBudget").items()}
+    assert budgets == dict.fromkeys(DEPLOYMENTS, 1)
+
+
 def test_compose_waits_for_what_is_healthy():
     for name, service in SERVICES.items():
         for other, how in service.get("depends_on", {}).items():
