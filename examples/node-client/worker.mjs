@@ -1,20 +1,42 @@
 // A worker: takes jobs as they become due, one at a time, until Ctrl-C. PYWHEEL_URL=... PYWHEEL_TOKEN=... node worker.mjs
+import { setTimeout as pause } from "node:timers/promises";
 import { connect } from "./client.mjs";
 
 const api = connect(process.env.PYWHEEL_URL, process.env.PYWHEEL_TOKEN);
 let working = true;
 process.once("SIGINT", () => (working = false));
 
+/**
+ * Asks until the server answers: it may be away for a while, or have no room.
+ * @template {{ response: Response }} T
+ * @param {() => Promise<T>} ask
+ * @returns {Promise<T>}
+ */
+async function answered(ask) {
+  for (;;) {
+    try {
+      const answer = await ask();
+      if (answer.response.status < 500 && answer.response.status !== 429) return answer;
+    } catch (failure) {
+      console.error(String(failure));
+    }
+    await pause(1000);
+  }
+}
+
 while (working) {
-  const { data, error } = await api.POST("/v1/reserve", { body: { topics: ["mail"], wait: 20, ttr: "2m" } });
+  const wish = { topics: ["mail"], wait: 20, ttr: "2m" };
+  const { data, error } = await answered(() => api.POST("/v1/reserve", { body: wish }));
   if (error) throw new Error(`${error.title}: ${error.detail}`);
   for (const job of data?.jobs ?? []) {
     const params = { path: { receipt: job.receipt } };
     try {
       console.log("mail to", job.body);
-      await api.POST("/v1/claims/{receipt}/ack", { params });
     } catch (failure) {
-      await api.POST("/v1/claims/{receipt}/nack", { params, body: { delay: "30s", error: String(failure) } });
+      const body = { delay: "30s", error: String(failure) };
+      await answered(() => api.POST("/v1/claims/{receipt}/nack", { params, body }));
+      continue;
     }
+    await answered(() => api.POST("/v1/claims/{receipt}/ack", { params }));
   }
 }

@@ -3,12 +3,18 @@
 So do the lines that docs/clients.md shows in each of them.
 """
 
+import os
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import httpx
 import pytest
 
 from pywheel.server.tokens import Tokens
 from pywheel.stores import open as open_store
 from tests.clients import tools
+from tests.jobs.waiting import LIMIT
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +40,50 @@ def test_the_types_of_the_node_client_are_those_of_the_document(tmp_path):
     tools.node_types(tmp_path / "schema.d.ts")
     kept = tools.ROOT / "examples" / "node-client" / "schema.d.ts"
     assert (tmp_path / "schema.d.ts").read_text() == kept.read_text(), "make node-client writes it anew"
+
+
+RESERVE, ACK = "/v1/reserve", "/v1/claims/r/ack"
+# The path that is asked, and the answer; None: the connection is cut, as by a server that ends.
+TALK = [
+    (RESERVE, 503, b"{}"), (RESERVE, None, b""),
+    (RESERVE, 200, b'{"jobs": [{"receipt": "r", "body": 5}], "more": false}'),
+    (ACK, 503, b"{}"), (ACK, None, b""), (ACK, 204, b""), (RESERVE, 401, b'{"title": "no", "detail": "end"}'),
+]  # fmt: skip
+
+
+def test_the_node_worker_goes_on_after_a_restart_of_the_server_and_repeats_its_ack(tmp_path):
+    tools.built_node(tmp_path)
+    asked, left = [], iter(TALK)
+
+    class Desk(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            asked.append(self.path)
+            _, status, content = next(left)
+            if status is None:
+                self.close_connection = True
+                return
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            if status != 204:
+                self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Desk) as desk:
+        thread = threading.Thread(target=desk.serve_forever)
+        thread.start()
+        try:
+            environment = {**os.environ, "PYWHEEL_URL": f"http://127.0.0.1:{desk.server_port}"}
+            command = ["node", tmp_path / "worker.mjs"]
+            ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+        finally:
+            desk.shutdown()
+            thread.join()
+    assert asked == [path for path, _, _ in TALK], ended.stderr
+    assert "no: end" in ended.stderr
