@@ -58,6 +58,33 @@ def test_bodies_that_never_end_take_half_of_the_room_for_bodies_and_give_it_back
     assert problem(answers[0]) == "share-taken"
 
 
+def test_a_body_takes_its_room_until_its_request_is_done(serving, monkeypatch):
+    """Else a store that hangs would have the bodies that wait for it fill the memory."""
+    api, begun, goes_on = serving(limits=Limits(arriving=1_000)), asyncio.Event(), asyncio.Event()
+    apply = api.queue.calls.aapply
+
+    async def hangs(command):
+        begun.set()
+        await goes_on.wait()
+        return await apply(command)
+
+    monkeypatch.setattr(api.queue.calls, "aapply", hangs)
+
+    def put():
+        return api.ask("POST", "/v1/jobs", json={"topic": "mail", "body": "x" * 600})
+
+    async def asked():
+        first = asyncio.create_task(put())
+        await begun.wait()
+        refused = await asyncio.wait_for(put(), 20)
+        goes_on.set()
+        return refused, await first, await put()
+
+    refused, *others = api.run(asked())
+    assert (problem(refused), [answer.status_code for answer in others]) == ("too-busy", [201, 201])
+    assert api.context.bodies._all == 0
+
+
 @pytest.mark.parametrize("path", ["/v1/events", "/live"])
 @on_its_loop
 async def test_one_token_takes_no_more_than_half_of_the_streams_and_whoever_comes_finds_a_place(api, path):

@@ -47,7 +47,7 @@ class Limits:
     depth: int = 64
     """levels of nested JSON"""
     arriving: int = 128 << 20
-    """bytes of arriving bodies in one process; one token has half of what others leave"""
+    """bytes of bodies that arrive or are worked on, in one process; one token has half of what others leave"""
     arrival: float = 30.0
     """seconds that a request's body may take to arrive"""
     wait: float = 30.0

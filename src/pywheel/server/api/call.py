@@ -92,6 +92,7 @@ class Call(Request):
     parameters: Any  # the query, of the operation's type
     claims: Sequence[tuple[int, int]] = ()  # the claims that it made
     keep: int = ANSWERS_KEPT  # for how many ms a repeated request gets this answer
+    _held: int = 0  # bytes of its body that count
 
     def __init__(self, context: Context, operation: Operation, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
@@ -141,6 +142,15 @@ class Call(Request):
             _refuse_types(self.sent)
             self.wish = _decoded(operation.decoder, self.content)
 
+    def leave(self) -> None:
+        """Let the body count no more: the request is done, or has failed."""
+        self.context.bodies.leave(self._token, self._held)
+
+    @property
+    def _token(self) -> str:
+        """The id of the token whose body it is."""
+        return "" if self.operation.scope is None else self.grant.id
+
     async def _received(self) -> bytes:
         """Return the body. Problem: it is too long; if its length is known, before it is read."""
         length = self.sent.get(b"content-length", b"")
@@ -152,16 +162,12 @@ class Call(Request):
             most = min(limits.request, useful)
         if length.isdigit():
             refuse_large(int(length[:20]), most)
-        parts, size, bodies = list[bytes](), 0, self.context.bodies
-        token = "" if self.operation.scope is None else self.grant.id
-        try:
-            async for part in self.stream():
-                bodies.take(token, len(part))  # a caller with many slow bodies must not fill the memory
-                parts.append(part)
-                size += len(part)
-                refuse_large(size, most)
-        finally:
-            bodies.leave(token, size)
+        parts = list[bytes]()
+        async for part in self.stream():
+            self.context.bodies.take(self._token, len(part))  # bodies that are slow, or wait, must not fill the memory
+            self._held += len(part)
+            parts.append(part)
+            refuse_large(self._held, most)
         await self.identify()  # the body may have come slowly, and the token may be removed by now
         return b"".join(parts)
 
@@ -187,12 +193,15 @@ class Endpoint:
         await call.identify()
         if operation.changes and self._context.read_only:
             raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
-        await call.take()
-        key = call.sent.get(b"idempotency-key")
-        if key is None or operation.nonced or not operation.changes:
-            answer = await operation.handler(call)
-        else:
-            answer = await once(call, key)
+        try:
+            await call.take()
+            key = call.sent.get(b"idempotency-key")
+            if key is None or operation.nonced or not operation.changes:
+                answer = await operation.handler(call)
+            else:
+                answer = await once(call, key)
+        finally:
+            call.leave()
         await answer(scope, receive, send)
 
 
