@@ -100,3 +100,37 @@ async def test_ends_are_told_after_the_clock_was_set_back(api, clock, comes):
     told = await stream.has(b"event: ended")
     await stream.close()
     assert len(events(told, b"ended")) == 1
+
+
+@on_its_loop
+async def test_who_comes_back_after_a_small_step_back_of_the_clock_is_told_that_events_are_missed(api, clock):
+    """What ended meanwhile has times before the last event, as what was told already has."""
+    first = Stream(api)
+    await first.has(b"retry: ")
+    clock.advance(1)
+    await done(api, "mail")
+    [(last, _)] = events(await first.has(b"event: ended"), b"ended")
+    await first.close()
+    clock.step(-4)
+    await done(api, "mail")
+    second = Stream(api, last)
+    await second.has(b"event: missed")
+    clock.step(1)
+    id = await done(api, "mail")
+    await second.has(b"event: ended", b'"id":"%s"' % id.encode())
+    await second.close()
+
+
+@on_its_loop
+async def test_who_comes_back_at_once_has_missed_nothing(api):
+    first = Stream(api)
+    await first.has(b"retry: ")
+    await done(api, "mail")
+    [(last, _)] = events(await first.has(b"event: ended"), b"ended")
+    await first.close()
+    second = Stream(api, last)
+    told = await second.has(b"retry: ")
+    await done(api, "mail")
+    told += await second.has(b"event: ended")
+    await second.close()
+    assert b"missed" not in told
