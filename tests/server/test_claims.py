@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from pywheel import JobQueue, Keyring, StoreAway
-from pywheel.jobs.queries import GetNextDues, ListNotes
+from pywheel.jobs.commands import SetNote
+from pywheel.jobs.queries import GetNextDues, GetNote, ListNotes
 from pywheel.server import Limits
 from pywheel.server.api import claims
 from pywheel.server.api.waiting import Waiting, end_lost
 from pywheel.server.tokens import id_of
+from pywheel.stores.contract import outcome_of
 from tests.asked import when_asked
 from tests.server.client import Exchange, on_its_loop, problem, scope
 
@@ -147,6 +149,42 @@ def test_a_receipt_is_good_at_every_server_of_the_store(api, serving):
     [job] = api.reserve()
     assert serving().settle(job, "ack").status_code == 204
     assert api.job(id)["state"] == "done"
+
+
+def test_servers_of_a_store_that_lost_the_key_of_receipts_agree_on_one_again(api, serving, monkeypatch):
+    """Else each refuses the receipts of the others until it is started again."""
+    monkeypatch.setattr("pywheel.server.context._AGREED", 0.0)
+
+    def lose():
+        outcome_of(api.queue.store, SetNote("http:receipts", None))
+
+    def reserved(server):
+        api.put()
+        [job] = server.reserve()
+        return job
+
+    reserved(api)
+    lose()
+    other = serving()
+    for one, another in ((other, api), (api, other)):
+        assert another.settle(reserved(one), "ack").status_code == 204
+    before = reserved(api)
+    lose()
+    reserved(api)  # the key that it knows is kept again
+    assert serving().settle(before, "ack").status_code == 204
+
+
+def test_a_server_that_knows_the_key_of_receipts_needs_no_store_for_it(api, monkeypatch):
+    def away(_):
+        raise StoreAway("gone")
+
+    monkeypatch.setattr("pywheel.server.context._AGREED", 0.0)
+    api.put()
+    api.put()
+    [first] = api.reserve()
+    when_asked(monkeypatch, api.queue.store, GetNote, away)
+    [second] = api.reserve()
+    assert {api.settle(job, "ack").status_code for job in (first, second)} == {204}
 
 
 def test_a_job_is_dead_after_the_attempts_that_reserve_names(api, clock):

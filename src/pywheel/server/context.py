@@ -17,7 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 from .._errors import PywheelError, StoreClosed, StoreError
 from ..client.queue import JobQueue
 from ..jobs.commands import SetNote
-from ..jobs.queries import GetJob
+from ..jobs.queries import GetJob, GetNote
 from ..observe.tally import Labels
 from ..stores.contract import Store, outcome_of
 from .access import Access
@@ -31,9 +31,11 @@ __all__ = ["Context", "Limits"]
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_RECEIPTS: Final = "http:receipts"  # the note with the key of receipts
 _READERS: Final = 4  # threads that read the store: more would only take the processor from the commits
 _LONG: Final = 4  # threads for work of seconds or minutes
 _EXPORTS: Final = 16  # at once
+_AGREED: Final = 1.0  # seconds for which the key of receipts is the one that was read
 _READY: Final = 1.0  # seconds for which the last answer of the store counts
 _QUIET: Final = 1.0  # seconds between two log lines about the store
 
@@ -125,6 +127,7 @@ class Context:
         self.stopping = Stopping()
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self._receipt_key: bytes | None = None
+        self._key_read = float("-inf")
         self._look: asyncio.Task[Problem | None] | None = None
         self._looked = self._logged = float("-inf")
 
@@ -177,9 +180,18 @@ class Context:
         return None
 
     async def receipt_key(self) -> bytes:
-        """Return the key of receipts. It is in the store, as another server of the store may settle the job."""
-        if self._receipt_key is None:
-            self._receipt_key = await self.read(_receipt_key, self.queue.store)
+        """Return the key of receipts. It is in the store, as another server of the store may settle the job.
+
+        It is read again each second: a store that lost it would leave every server with a key of its own.
+        """
+        now = time.monotonic()
+        if self._receipt_key is None or now - self._key_read >= _AGREED:
+            self._key_read = now  # requests of meanwhile take the key that is known
+            try:
+                self._receipt_key = await self.read(_receipt_key, self.queue.store, self._receipt_key)
+            except StoreError:
+                if self._receipt_key is None:
+                    raise
         return self._receipt_key
 
     def waiting_here(self) -> Waiting:
@@ -198,7 +210,10 @@ class Context:
             self._threads.popitem()[1].shutdown(wait=False, cancel_futures=True)
 
 
-def _receipt_key(store: Store) -> bytes:
-    """Return the store's key of receipts. The first call makes it."""
-    made = token_bytes(32)
-    return outcome_of(store, SetNote("http:receipts", made, absent=True)) or made
+def _receipt_key(store: Store, known: bytes | None) -> bytes:
+    """Return the store's key of receipts. A store without one gets the known key, or else a new one."""
+    found = store.ask(GetNote(_RECEIPTS))
+    if found is None:
+        made = known or token_bytes(32)
+        found = outcome_of(store, SetNote(_RECEIPTS, made, absent=True)) or made
+    return found
