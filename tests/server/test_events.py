@@ -134,3 +134,24 @@ async def test_who_comes_back_at_once_has_missed_nothing(api):
     told += await second.has(b"event: ended")
     await second.close()
     assert b"missed" not in told
+
+
+@on_its_loop
+async def test_who_comes_back_is_not_told_what_ended_before_the_clock_was_set_back(api, clock, monkeypatch):
+    """That has times to come, and would hide what ended now."""
+    monkeypatch.setattr("pywheel.server.api.events._MOST", 3)
+    stream = Stream(api)
+    await stream.has(b"retry: ")
+    for _ in range(3):
+        clock.advance(1)
+        await stream.has(b'"id":"%s"' % (await done(api, "mail")).encode())
+    clock.step(-3_600)
+    clock.advance(1)
+    [(last, _)] = events(await stream.has(b'"id":"%s"' % (await done(api, "mail")).encode()), b"ended")
+    await stream.close()
+    clock.advance(1)
+    id = await done(api, "mail")
+    stream = Stream(api, last)
+    told = await stream.has(b'"id":"%s"' % id.encode())
+    await stream.close()
+    assert ([job["id"] for _, job in events(told, b"ended")], b"missed" in told) == ([id], False)

@@ -77,6 +77,7 @@ class OfPostgres:
 
 ENDED = {
     "those that ended last": lambda store: store.ask(ListEnded("t", 0, 9)),
+    "none that ended by then": lambda store: store.ask(ListEnded("t", 0, 9, 1)),
     "none that ended since": lambda store: store.ask(ListEnded("t", 10**13, 9)),
     "none that ended long ago": lambda store: store.apply([ops.Purge(State.CANCELLED, 10**12, None, 9)]),
     "none of a topic that ended long ago": lambda store: store.apply([ops.Purge(State.CANCELLED, 10**12, "t", 9)]),
@@ -117,6 +118,7 @@ CALLS = {
     "claim by the index": lambda store, ids: store.apply([ops.Claim("t", (), TERMS, "w", 50, limit=50)]),
     "forecast": lambda store, ids: store.ask(GetForecast([0, 100, 10**13], "t")),
     "recent": lambda store, ids: store.ask(ListEnded("t", 0, 9)),
+    "recent, by then": lambda store, ids: store.ask(ListEnded("t", 0, 9, 10**13)),
     "next_lease": lambda store, ids: store._read_lease(),
     "cancel": lambda store, ids: store.apply([ops.Cancel(ids[1]), ops.Cancel(ids[2])]),
     "cancel by key": lambda store, ids: store.apply([ops.Cancel(("t", "k"))]),

@@ -270,7 +270,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListEnded(Query[list[Ended]]):
-    """Up to `limit` jobs that ended at `since` (ms) or later, the latest first, of all topics or of one.
+    """Up to `limit` jobs that ended at `since` (ms) or later, and by `until`, the latest first, of a topic or of all.
 
     Each comes with the attempt that ended it; RECENT_MOST at most. A lease that is over ends its job with `Expire`, as
     of then. Jobs that were retried, deleted or purged since are missing. O(topics + limit).
@@ -279,6 +279,7 @@ class ListEnded(Query[list[Ended]]):
     topic: str | None
     since: int
     limit: int
+    until: int | None = None
 
     def __post_init__(self) -> None:
         whole(self.limit, "limit", MOST, 0)

@@ -230,7 +230,7 @@ class Reader:
         self._counts: Mapping[str, Counts] = {}  # as of the last snapshot
         self._times = deque[int](maxlen=_TREND)  # of snapshots, ms
         self._began = self._at = 0  # time of the first look and of the last, ms
-        self._seen: dict[tuple[int, int], None] = {}  # recently ended jobs, oldest first
+        self._seen: dict[tuple[int, int], None] = {}  # ended jobs that looks have found, the last ones last
         self._last: Snapshot | None = None
 
     def look(self, wanted: set[str | None]) -> Snapshot:
@@ -302,11 +302,18 @@ class Reader:
         """
         since = at - _MINUTE if self._last is None else max(self._last.at - _BACK, at - _MINUTE)
         found = store.ask(ListEnded(None, since, _NEWEST))
+        cut = len(found) >= _NEWEST
+        if cut and found[0].ended > at + _BACK:  # the clock was set back: these hide what has ended now
+            now = store.ask(ListEnded(None, since, _NEWEST, at + _BACK))
+            found = [one for one in found if one.ended > at + _BACK] + now
+            cut = len(now) >= _NEWEST
         new = [one for one in reversed(found) if (one.ended, one.id) not in self._seen]
-        self._seen |= dict.fromkeys((one.ended, one.id) for one in new)
+        for one in reversed(found):  # those that each look finds must not be forgotten
+            self._seen.pop((one.ended, one.id), None)
+            self._seen[one.ended, one.id] = None
         for old in list(islice(self._seen, max(len(self._seen) - 10 * _NEWEST, 0))):
             del self._seen[old]
-        return new, len(found) >= _NEWEST or (self._last is not None and self._last.at < since)
+        return new, cut or (self._last is not None and self._last.at < since)
 
 
 @dataclass(slots=True)

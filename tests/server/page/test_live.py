@@ -598,6 +598,31 @@ def test_a_clock_that_is_set_back_leaves_throughput_and_lateness_of_now(manual, 
     assert max(mail.trend) == 20
 
 
+def test_a_clock_that_is_set_back_leaves_what_ends_now_however_much_has_ended_in_times_to_come(
+    manual, clock, look, monkeypatch
+):
+    monkeypatch.setattr("pywheel.server.live._NEWEST", 10)
+
+    def working(number):
+        ids = manual.put_many([manual.job("mail", b"") for _ in range(number)])
+        work(manual, "mail", number)
+        clock.advance(6)
+        return ids
+
+    look()
+    told = working(10)
+    assert [one.id for one in look().ended] == told
+    unseen = working(1)
+    clock.step(-3_600)
+    for left in (unseen, *[[]] * 60):
+        snapshot = look()
+        assert [one.id for one in snapshot.ended] == left
+        told = working(2)
+        snapshot = look()
+        assert ([one.id for one in snapshot.ended], snapshot.cut) == (told, False)
+        assert snapshot.topics["mail"].late_p99 == 0
+
+
 @pytest.mark.parametrize("asked", ["GET", "HEAD"])
 def test_a_stream_whose_end_fails_has_left(asked):
     """Otherwise its token would have a place less, for good."""

@@ -27,6 +27,7 @@ __all__ = ["events"]
 
 _MOST: Final = 1_000  # ended jobs in one read
 _KEPT: Final = 4  # snapshots that wait for a slow listener
+_AHEAD: Final = 5_000  # ms that an end may be ahead: more, and the clock was set back since
 _EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
 _AS_THEY_ARE: Final = ("topic", "state", "key", "attempt", "worker")
 _TIMES: Final = ("due", "ended", "started")
@@ -76,7 +77,7 @@ async def _earlier(call: Call) -> tuple[tuple[int, int], list[Ended], bool]:
     at = int(found[1]), int(found[2])
     if at[0] > wall:  # the clock was set back since, and what ended meanwhile has times before this one
         return now, [], True
-    ended = await call.ask(ListEnded(call.parameters.topic, at[0], _MOST))
+    ended = await call.ask(ListEnded(call.parameters.topic, at[0], _MOST, wall + _AHEAD))
     return at, [one for one in reversed(ended) if (one.ended, one.id) > at], len(ended) >= _MOST
 
 

@@ -138,8 +138,9 @@ def _forecast(store: RedisStore, query: q.GetForecast) -> list[int]:
 
 def _ended(store: RedisStore, query: q.ListEnded) -> list[q.Ended]:
     rows: list[Any] = []
+    asked = {"since": clamped(query.since), "by": None if query.until is None else clamped(query.until)}
     for topics in _parts(_names(store, query.topic), _TOPICS):
-        rows += store.run("ended", topics=topics, since=clamped(query.since), limit=query.most)[1]
+        rows += store.run("ended", topics=topics, limit=query.most, **asked)[1]
     rows.sort(key=itemgetter(6, 0), reverse=True)
     return [
         q.Ended._make((from_id(id), topic.decode(), text(key), STATES[state], *times, text(worker), text(error)))

@@ -246,7 +246,8 @@ def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
     known, workers, limit = lookup.topics, lookup.workers, query.most
     if limit == 0:
         return []
-    span = {"since": clamped(query.since), "limit": limit}
+    span = {"since": clamped(query.since), "until": clamped(query.until or 0), "limit": limit}
+    by = "" if query.until is None else "AND j.ended <= :until"
     states = " UNION ALL ".join(f"SELECT {code} AS state" for code in range(len(FINISHED)))
     order = "ORDER BY j.ended DESC, j.id DESC LIMIT"
     # The time is not compared in the inner query: MySQL would read all that ended before.
@@ -258,7 +259,7 @@ def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
         {"name": query.topic, **span},
     )
     of = "j.topic = :topic AND j.state = :state AND j.ended >= :since"
-    text = f"SELECT j.ended, j.id FROM finished j WHERE {of} {order} :limit"
+    text = f"SELECT j.ended, j.id FROM finished j WHERE {of} {by} {order} :limit"
 
     def read(group: _Group) -> Statement:
         return Rows("ended id", text, {"topic": group[0], "state": group[1], **span})

@@ -209,6 +209,10 @@ class ReadingTests(StoreTests):
         ]
         assert [ended.lateness for ended in found] == [6, 7, None]
         assert self.ask(q.ListEnded("t", NOW + 5, 10)) == found[:2]
+        assert self.ask(q.ListEnded("t", 0, 10, NOW + 9)) == found[1:]
+        assert self.ask(q.ListEnded("t", 0, 1, NOW + 5)) == found[1:2]
+        assert self.ask(q.ListEnded("t", NOW + 1, 9, NOW + 5)) == found[1:2]
+        assert self.ask(q.ListEnded(None, 0, 10, NOW - 1)) == []
         assert self.ask(q.ListEnded("t", 0, 1)) == found[:1]
         assert self.ask(q.ListEnded("t", NOW + 11, 10)) == self.ask(q.ListEnded("nowhere", 0, 10)) == []
         assert self.ask(q.ListEnded("t", 0, 0)) == []
@@ -252,3 +256,4 @@ class ReadingTests(StoreTests):
             self.pass_time(1)
         assert [ended.id for ended in self.ask(q.ListEnded(None, 0, 25))] == ids[:-26:-1]
         assert [ended.id for ended in self.ask(q.ListEnded("t1", NOW + 30, 25))] == ids[57:29:-7]
+        assert [ended.id for ended in self.ask(q.ListEnded(None, 0, 25, NOW + 30))] == ids[30:5:-1]

@@ -114,7 +114,9 @@ function api.ended(asked)
     local sources, ids, found = {}, {}, {}
     for _, name in ipairs(asked.topics) do
         for state = DONE, CANCELLED do
-            sources[#sources + 1] = {key = keys_of(name)[state], from = 0}
+            local key = keys_of(name)[state]
+            local later = asked.by and call('ZCOUNT', key, beyond(asked.by), '+inf') or 0
+            sources[#sources + 1] = {key = key, from = later}
         end
     end
     for place, entry in ipairs(asked.limit > 0 and merged(sources, asked.limit, asked.since, true) or {}) do
