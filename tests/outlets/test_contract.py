@@ -135,5 +135,10 @@ def test_one_that_cannot_be_closed_holds_up_no_worker(queue, caplog, wrong):
 def test_a_deliverys_id_is_that_of_its_job_at_every_attempt():
     ids = {delivery_id(JOB._replace(claims=n, attempt=n, due=n, lost=n % 3)) for n in range(5)}
     assert len(ids) == 1
-    assert re.fullmatch(r"job_7_[0-9a-z]+", ids.pop())
+    assert re.fullmatch(r"job_7_[0-9a-f]+_[0-9a-f]{16}", ids.pop())
     assert delivery_id(JOB._replace(id=8)) != delivery_id(JOB) != delivery_id(JOB._replace(created=JOB.created + 1))
+
+
+def test_jobs_of_two_stores_with_one_id_that_were_put_in_the_same_ms_have_deliveries_of_two_ids():
+    others = [{"topic": "s"}, {"body": b"y"}, {"key": "k"}, {"headers": {"tenant": "acme"}}]
+    assert len({delivery_id(JOB._replace(**other)) for other in ({}, *others)}) == 5

@@ -8,8 +8,10 @@ the delay. NotNow gives the job back unspent.
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -33,9 +35,11 @@ def _short(name: str) -> str:
 def delivery_id(job: Job) -> str:
     """Return the id of a delivery, by which a receiver drops repeats: the same at each attempt, on each worker.
 
-    It contains the job's id and the time of its put, as two stores may have given out the same id.
+    Besides the job's id and the time of its put it has a hash of what is delivered, as another store may have given out
+    the same id in the same ms. Jobs of two stores that are equal in all of that have one id. An edit changes the id.
     """
-    return f"job_{job.id}_{job.created:x}"
+    head = json.dumps([job.topic, job.key, sorted(job.headers.items())]).encode()
+    return f"job_{job.id}_{job.created:x}_{blake2b(head + job.body, digest_size=8).hexdigest()}"
 
 
 class Outlet(ManagedHandler, ABC, Generic[C]):
