@@ -108,6 +108,16 @@ async def test_a_record_that_comes_again_is_put_once_on_a_mock_cluster(mock, job
 
 
 @on_a_loop
+async def test_records_of_two_clusters_at_one_place_and_time_are_two_jobs_on_a_mock_cluster(mock, jobs, stream):
+    clusters = {b"1": mock, b"2": Mock()}
+    for value, cluster in clusters.items():
+        cluster.produce(stream, value, partition=0, timestamp=SENT)
+        async with carrying(jobs, KafkaSource(cluster.servers, stream, group=stream)) as bridge:
+            await until(lambda bridge=bridge: bridge.taken == 1)
+    assert [job.body for job in all_jobs(jobs)] == [b"1", b"2"]
+
+
+@on_a_loop
 async def test_what_makes_no_sense_is_said_and_goes_to_the_topic_for_that_on_a_mock_cluster(mock, jobs, stream, caplog):
     mock.produce(stream, b"bad", b"k", [("x-delay", b"soon")])
     mock.produce(stream, b"good")

@@ -35,7 +35,8 @@ class KafkaSource(Source):
     """Takes the records of a topic as a member of a consumer group, and settles them by committing offsets.
 
     Each record becomes a job. The job's headers contain the record's headers and key. A record is identified by its
-    topic, partition, offset and time, and is put once, however often it comes. A delay counts from the record's time.
+    topic, partition, offset, time, key and value, and is put once, however often it comes. A delay counts from the
+    record's time.
 
     Args:
         servers: ``host:port,host:port``.
@@ -164,8 +165,9 @@ class KafkaSource(Source):
             headers[TO] = to
         sent = time if kind != self._kafka.TIMESTAMP_NOT_AVAILABLE else None
         place = f"partition {partition}, offset {offset}"
-        identity = (self._source, str((partition, offset, time)))
-        return Message(record, record.value() or b"", headers, given, sent, place, identity)
+        key, value = record.key() or b"", record.value() or b""
+        identity = (self._source, str((partition, offset, time)), key, value)  # another cluster may have the same place
+        return Message(record, value, headers, given, sent, place, identity)
 
 
 def _place(record: Any) -> tuple[int, int]:
