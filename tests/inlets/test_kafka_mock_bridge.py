@@ -129,6 +129,40 @@ async def test_what_makes_no_sense_is_said_and_goes_to_the_topic_for_that_on_a_m
     assert "offset 0" in caplog.text
 
 
+class Unreadable:
+    """A record with a header whose name is not UTF-8, as confluent-kafka has it."""
+
+    def __init__(self, record):
+        self._record = record
+
+    def __getattr__(self, name):
+        return getattr(self._record, name)
+
+    def headers(self):
+        raise SystemError("returned a result with an exception set")
+
+
+@on_a_loop
+async def test_a_record_with_a_header_that_the_client_cannot_read_is_refused_and_holds_up_no_other_on_a_mock_cluster(
+    mock, jobs, stream, monkeypatch, caplog
+):
+    class Consumer(confluent_kafka.Consumer):
+        def consume(self, *words):
+            return [Unreadable(record) if record.value() == b"bad" else record for record in super().consume(*words)]
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", Consumer)
+    for value in (b"bad", b"good"):
+        mock.produce(stream, value, partition=0)
+    async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream, refused=f"{stream}-bad")) as bridge:
+        await until(lambda: bridge.taken + bridge.refused == 2)
+    monkeypatch.undo()
+    [record] = await asyncio.to_thread(mock.records, f"{stream}-bad", 1)
+    assert [job.body for job in all_jobs(jobs)] == [b"good"]
+    assert (record.value(), record.headers()) == (b"bad", None)
+    assert "the name of a header is not UTF-8 (partition 0, offset 0)" in caplog.text
+    assert mock.committed(stream, group=stream)[0] == 2
+
+
 def test_a_place_that_no_job_can_name_is_refused():
     with pytest.raises(BadJob, match="is not a name"):
         KafkaSource("localhost:9092", "t", to="a b")

@@ -111,7 +111,7 @@ class KafkaSource(Source):
             raise SourceAway(str(error.args[0])) from error
 
     def _send_on(self, messages: list[Any]) -> None:
-        """Send records to the topic of those that were refused.
+        """Send records to the topic of those that were refused, without headers that the client cannot read.
 
         A producer that fails is not used again: it may have ended for good, and would send what it has left once more.
         """
@@ -126,7 +126,7 @@ class KafkaSource(Source):
                     self._refused,
                     message.value(),
                     message.key(),
-                    headers=message.headers(),
+                    headers=_raw_headers(message) or [],
                     on_delivery=lambda error, _: failed.append(error) if error else None,
                 )
             if not producer.flush(_FLUSH) and not failed:
@@ -158,14 +158,17 @@ class KafkaSource(Source):
 
     def _message(self, record: Any) -> Message:
         partition, offset, (kind, time) = record.partition(), record.offset(), record.timestamp()
-        given = _texts(record.headers() or [])
+        key, value = record.key() or b"", record.value() or b""
+        place = f"partition {partition}, offset {offset}"
+        raw = _raw_headers(record)
+        if raw is None:
+            return Message(record, value, {}, {}, place=place, wrong="the name of a header is not UTF-8")
+        given = _texts(raw)
         headers = _headers(record, given)
         to = given.get(OWN_TO, self._to)
         if isinstance(to, str):
             headers[TO] = to
         sent = time if kind != self._kafka.TIMESTAMP_NOT_AVAILABLE else None
-        place = f"partition {partition}, offset {offset}"
-        key, value = record.key() or b"", record.value() or b""
         identity = (self._source, str((partition, offset, time)), key, value)  # another cluster may have the same place
         return Message(record, value, headers, given, sent, place, identity)
 
@@ -173,6 +176,14 @@ class KafkaSource(Source):
 def _place(record: Any) -> tuple[int, int]:
     """Return the partition and the offset of a record."""
     return record.partition(), record.offset()
+
+
+def _raw_headers(record: Any) -> list[Any] | None:
+    """Return a record's headers; None if a name is not UTF-8, which makes the client raise SystemError."""
+    try:
+        return record.headers() or []
+    except (SystemError, ValueError):
+        return None
 
 
 def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | bytes]:

@@ -35,6 +35,7 @@ class Message(NamedTuple):
     sent: int | None = None  # when it was sent, in ms; None: unknown
     place: str = ""  # its place in the source, for an error
     identity: Sequence[str | bytes] | None = None  # equal whenever the same message comes; None: it cannot be told
+    wrong: str = ""  # why it cannot be a job
 
 
 def when(headers: Mapping[str, Any], sent: int | None) -> tuple[int, int | None]:
@@ -85,6 +86,8 @@ def _moment(value: Any) -> int:
 
 def put_of(queue: JobQueue, topic: str, message: Message) -> Put:
     """Return the command that makes a message a job. BadJob if it cannot be one."""
+    if message.wrong:
+        raise BadJob(message.wrong)
     due, delay = when(message.said, message.sent)
     job = queue.job(topic, message.body, headers=message.headers)._replace(due=due, delay=delay)
     if message.identity is None:
