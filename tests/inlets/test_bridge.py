@@ -113,6 +113,27 @@ async def test_a_broker_that_is_away_is_tried_again_and_what_was_not_settled_is_
     assert "a broker is away, again in 0.1 s: nobody there" in caplog.text
 
 
+@on_a_loop
+async def test_the_pause_between_tries_grows_until_messages_are_settled_though_each_try_connects(jobs, monkeypatch):
+    """A message that the client cannot read breaks each connection."""
+
+    async def rest(self, seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr(Bridge, "_rest", rest)
+    pauses, broker = [], Broker(message(1))
+    broker.lost = 4
+    settle = broker.settle
+
+    async def settle_and_break(taken, refused):
+        await settle(taken, refused)
+        broker.settle, broker.left, broker.lost = settle, [message(2)], 2
+
+    broker.settle = settle_and_break
+    await carried(jobs, broker)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 0.1, 0.2, 0.1]  # the last one after its end
+
+
 @pytest.fixture
 def applied(jobs, monkeypatch):
     """Let the store do with each list of commands what a function does with it and the store's own `apply`."""

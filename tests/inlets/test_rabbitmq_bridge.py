@@ -161,6 +161,17 @@ def test_a_connection_that_breaks_within_an_ack_is_an_outage():
 
 
 @on_a_loop
+async def test_a_message_that_the_client_cannot_decode_is_said_as_the_reason_of_the_outage():
+    source = RabbitMQSource("amqp://127.0.0.1", "q")
+    source._received, closing = asyncio.Queue(), asyncio.Future()
+    source._received.put_nowait(None)
+    closing.set_exception(ValueError("year 57000 is out of range"))
+    source._channel = SimpleNamespace(closing=closing)
+    with pytest.raises(SourceAway, match=r"was closed: year 57000 is out of range$"):
+        await source.batch(asyncio.Event())
+
+
+@on_a_loop
 async def test_a_queue_that_is_deleted_and_made_again_is_taken_up_again(rabbitmq_server, jobs, caplog):
     async with amqp(rabbitmq_server) as broker:
         queue = await broker.queue()

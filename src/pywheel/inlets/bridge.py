@@ -83,11 +83,11 @@ class Bridge:
             try:
                 await self._source.open()
                 _LOGGER.info("takes messages from %s", self._source.name)
-                pause = _FIRST_PAUSE
                 while not self._stopped.is_set():
                     for part in _parts(await self._source.batch(self._stopped)):
                         if not await self._carry(part):
                             break  # stopped, and the store has not taken all: leave the later parts
+                        pause = _FIRST_PAUSE  # not before: a message may break each connection that it comes by
             except SourceAway as error:
                 _LOGGER.warning("%s is away, again in %g s: %s", self._source.name, pause, error)
             finally:

@@ -98,7 +98,10 @@ class RabbitMQSource(Source):
         while messages and len(messages) < self._prefetch and not self._received.empty():
             messages.append(self._received.get_nowait())
         if None in messages:
-            raise SourceAway("the connection, the channel or the queue was closed")
+            closing = self._channel.closing
+            error = closing.exception() if closing.done() and not closing.cancelled() else None
+            why = f": {str(error) or type(error).__name__}" if error else ""
+            raise SourceAway(f"the connection, the channel or the queue was closed{why}")
         return [self._message(message) for message in messages if message]
 
     async def settle(self, taken: Sequence[Message], refused: Sequence[Message]) -> None:
