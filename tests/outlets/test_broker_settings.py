@@ -64,6 +64,42 @@ def test_numbers_behind_zeros_and_headers_nested_too_deep_are_for_no_message_of_
         asyncio.run(made("rabbitmq", tmp_path, **BROKERS["rabbitmq"][0]).publish(link, a_job(to="q", **headers)))
 
 
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"CC": "q"}, "CC must be a list of routing keys"),
+        ({"BCC": "q"}, "BCC must be a list of routing keys"),
+        *(({"amqp_headers": json.dumps({"CC": copies})}, "CC must be a list") for copies in ("q", {"a": 1}, [5], None)),
+        ({"amqp_headers": '{"a": NaN}'}, "NaN is not a finite number"),
+        ({"amqp_headers": '{"a": [-Infinity]}'}, "-Infinity is not a finite number"),
+        ({"amqp_headers": '{"a": 1e400}'}, "1e400 is not a finite number"),
+        ({"amqp_headers": '{"a": 1e300}'}, "cannot represent it"),
+        ({"amqp_reply_to": "amq.rabbitmq.reply-to"}, "amqp-reply-to must not be amq.rabbitmq.reply-to"),
+        ({"h": "\N{WATERMELON}" * 33_000}, r"headers have 132\d\d\d bytes, RabbitMQ takes 131064"),
+    ],
+)
+def test_a_message_for_which_rabbitmq_would_end_the_shared_connection_is_not_sent(tmp_path, headers, said):
+    link = SimpleNamespace(channel=SimpleNamespace(max_content_size=131_064))  # nothing to publish by
+    with pytest.raises(GiveUp, match=said):
+        asyncio.run(made("rabbitmq", tmp_path, **BROKERS["rabbitmq"][0]).publish(link, a_job(to="q", **headers)))
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "headers", "said"),
+    [
+        (1_048_576, {}, {}, r"body and headers have 10486\d\d bytes, NATS takes 1048576"),
+        (1_000_000, {}, {"h": "\N{WATERMELON}" * 15_000}, "body and headers have 10600"),
+        (1_048_520, {"stream": "s" * 20}, {}, "body and headers have 1048592"),
+        (1, {}, {"to": "a." + "\N{WATERMELON}" * 1_000}, "the subject has 4002 bytes, at most 3900"),
+    ],
+)
+def test_a_message_for_which_nats_would_end_the_shared_connection_is_not_sent(tmp_path, body, options, headers, said):
+    link = SimpleNamespace(client=SimpleNamespace(max_payload=1_048_576))  # nothing to publish by
+    outlet = made("nats", tmp_path, **BROKERS["nats"][0], **options)
+    with pytest.raises(GiveUp, match=said):
+        asyncio.run(outlet.publish(link, a_job(bytes(body), **{"to": "a", "message_id": "m", **headers})))
+
+
 def test_zeros_before_a_number_change_no_property_of_rabbitmq(tmp_path):
     outlet = made("rabbitmq", tmp_path, **BROKERS["rabbitmq"][0])
     found = outlet._properties(a_job(amqp_priority="0" * 5_000 + "7", amqp_timestamp="0" * 5_000))

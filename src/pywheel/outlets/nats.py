@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ __all__ = ["Nats"]
 
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _SUBJECT: Final = re.compile(r"[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*")
+_LONGEST: Final = 3_900  # bytes of a subject: the server takes 4,096 for a line with that, an inbox and two numbers
 _HEADER: Final = re.compile(r"[!-9;-~]+")  # RFC 9110's, as far as the client goes: no colon, space or line break
 
 
@@ -90,17 +91,20 @@ class Nats(BrokerOutlet["NatsLink"]):
         subject = self.place_of(job)
         if not _SUBJECT.fullmatch(subject):
             raise GiveUp(f"{subject[:80]!r} is not a subject to publish to")
+        if len(subject.encode()) > _LONGEST:  # the server would end the connection, with all that is on its way
+            raise GiveUp(f"the subject has {len(subject.encode())} bytes, at most {_LONGEST} make sense")
         headers = {"Nats-Msg-Id": message_id(job), **_headers(job)}
+        if self._stream is not None:
+            headers["Nats-Expected-Stream"] = self._stream
+        size, most = len(job.body) + _size(headers), link.client.max_payload
+        if size > most:  # the client looks at the body alone, and the server would end the connection
+            raise GiveUp(f"body and headers have {size} bytes, NATS takes {most}")
         stream = link.client.jetstream()
         try:
             async with link.until_lost():
-                ack = await stream.publish(
-                    subject, job.body, timeout=2 * self.timeout, stream=self._stream, headers=headers
-                )
+                ack = await stream.publish(subject, job.body, timeout=2 * self.timeout, headers=headers)
         except self._no_stream:
             raise ConnectionError(f"no stream takes the subject {subject!r}") from None
-        except self._errors.MaxPayloadError:
-            raise GiveUp(f"the body has {len(job.body)} bytes, NATS takes {link.client.max_payload}") from None
         return f"{ack.stream} {ack.seq}"
 
 
@@ -148,6 +152,12 @@ def _headers(job: Job) -> dict[str, str]:
         if name.lower().startswith("nats-"):
             raise GiveUp(f"the header {name[:60]!r} is one of NATS's own")
     return headers
+
+
+def _size(headers: Mapping[str, str]) -> int:
+    """Return how many bytes headers have in a message."""
+    lines = (f"{name}: {value.strip()}\r\n" for name, value in headers.items())
+    return len("".join(["NATS/1.0\r\n", *lines, "\r\n"]).encode())
 
 
 async def _silent(*_: object) -> None:

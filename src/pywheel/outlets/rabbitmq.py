@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import struct
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -45,6 +46,8 @@ _SHORT: Final = 255  # bytes of a short string of AMQP
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 _LONGEST_NAME: Final = 128  # bytes of a header's name: the client cuts longer ones
 _COPIES: Final = ("CC", "BCC")  # headers with more routing keys, by which RabbitMQ routes the message as well
+_FAST_REPLY: Final = "amq.rabbitmq.reply-to"  # a name that stands for a consumer of the publisher's own channel
+_HEAD: Final = 12  # bytes before the properties, which go out in one frame
 
 
 class RabbitMQ(BrokerOutlet["RabbitLink"]):
@@ -124,6 +127,9 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
     async def publish(self, link: RabbitLink, job: Job) -> str:
         key, properties = self.place_of(job), self._properties(job)
         try:
+            size, most = _HEAD + len(properties.marshal()), link.channel.max_content_size
+            if size > most:
+                raise GiveUp(f"properties and headers have {size} bytes, RabbitMQ takes {most}")
             await link.channel.basic_publish(
                 job.body, exchange=self.exchange, routing_key=key, properties=properties, mandatory=self.mandatory,
                 wait=False,
@@ -137,7 +143,8 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
             reason = getattr(returned.frame, "reply_text", None) or "returned"
             where = f"exchange {self.exchange!r}, routing key {key!r}"
             raise NotConfirmed(f"no queue takes the message: {reason}, {where}") from None
-        except (TypeError, ValueError, RecursionError, struct.error) as error:  # before anything was sent
+        except (TypeError, ValueError, OverflowError, RecursionError, struct.error) as error:
+            # Nothing was sent.
             raise GiveUp(f"RabbitMQ cannot represent it: {str(error) or type(error).__name__}") from error
         return "confirmed"
 
@@ -148,17 +155,23 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
         return _short(super().place_of(job), TO) if TO in job.headers else self.place
 
     def _properties(self, job: Job) -> Basic.Properties:
+        """Return a job's properties. GiveUp also for all that RabbitMQ would answer by ending the shared connection."""
         headers = job.headers
         properties = {word: _short(headers[header], header) for word, header in TEXTS.items() if header in headers}
         if "expiration" in properties:
             _number(properties["expiration"], TEXTS["expiration"], 2**32 - 1)
+        if properties.get("reply_to") == _FAST_REPLY:
+            raise GiveUp(f"{TEXTS['reply_to']} must not be {_FAST_REPLY}: an outlet takes no replies")
         seconds = _number(headers[TIMESTAMP], TIMESTAMP, _LAST_SECOND) if TIMESTAMP in headers else None
         table: dict[str, Any] = dict(passed(job))
         if HEADERS in headers:
             table |= _table(headers[HEADERS])
-        for copies in (table.get(name) for name in _COPIES):
-            for key in copies if isinstance(copies, list) else ():
-                self.allowed(str(key))
+        for name in table.keys() & _COPIES:
+            copies = table[name]
+            if not isinstance(copies, list) or not all(isinstance(key, str) for key in copies):
+                raise GiveUp(f"{name} must be a list of routing keys, in {HEADERS}")
+            for key in copies:
+                self.allowed(key)
         for name in table:
             _short(name, "the name of a header", _LONGEST_NAME)
         return self._amqp.spec.Basic.Properties(  # type: ignore[no-any-return]
@@ -216,9 +229,16 @@ def _number(text: str, header: str, most: int) -> int:
     return int(digits)
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return number
+
+
 def _table(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise GiveUp(f"{HEADERS} is not JSON: {error}") from None
     if not isinstance(found, dict):
