@@ -5,11 +5,13 @@ from contextlib import aclosing, closing
 
 import pytest
 from redis.crc import key_slot
+from redis.exceptions import ReadOnlyError
 
 from pywheel import BadOption, GiveUp
 from pywheel.outlets import RedisStreams
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
+from pywheel.outlets.redis_streams import RedisLink
 from tests.outlets.jobs import a_job
 from tests.outlets.loops import on_a_loop
 
@@ -79,6 +81,39 @@ async def test_flushed_scripts_cost_no_attempt(redis_server, stream):
             client.script_flush()
         await deliver(a_job())
     assert len(entries(redis_server, stream)) == 2
+
+
+class Server:
+    """A client of a Redis that has one answer."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def pipeline(self, **_):
+        return self
+
+    def eval(self, *_):
+        pass
+
+    async def execute(self, **_):
+        return [self.answer]
+
+    async def aclose(self):
+        pass
+
+
+@on_a_loop
+async def test_a_connection_to_a_server_that_has_become_a_replica_is_not_used_again(monkeypatch):
+    async def connect(_):
+        return RedisLink(servers.pop(0))
+
+    servers = [Server(ReadOnlyError("You can't write against a read only replica.")), Server("1-0")]
+    monkeypatch.setattr(RedisStreams, "connect", connect)
+    async with aclosing(RedisStreams("redis://localhost", "s")) as deliver:
+        with pytest.raises(NotConfirmed, match="read only"):
+            await deliver(a_job())
+        await deliver(a_job())
+        assert deliver.answers.last.status == "1-0"
 
 
 @pytest.mark.parametrize(

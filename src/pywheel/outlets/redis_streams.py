@@ -105,7 +105,11 @@ class RedisStreams(BrokerOutlet["RedisLink"]):
         if headers := passed(job):
             fields += ["headers", json.dumps(headers, ensure_ascii=False, separators=(",", ":"))]
         keys = [stream, f"pywheel:{{{_tag(stream)}}}:{known}"]
-        return await link.add([_ADD, len(keys), *keys, self._remember, self._maxlen, *fields])
+        try:
+            return await link.add([_ADD, len(keys), *keys, self._remember, self._maxlen, *fields])
+        except self._redis.ReadOnlyError:
+            link.read_only = True
+            raise
 
 
 class RedisLink(Link):
@@ -113,9 +117,15 @@ class RedisLink(Link):
 
     def __init__(self, client: Redis) -> None:
         self.client = client
+        self.read_only = False
+        """Whether the server has become a replica: the next connection may lead to another one."""
         self._waiting: list[_Wish] = []
         self._asked: list[_Wish] = []
         self._carrier: asyncio.Task[None] | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self.read_only
 
     async def add(self, words: list[Any]) -> str:
         """Run a script; return its answer. An error of Redis is raised."""
