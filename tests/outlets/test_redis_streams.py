@@ -118,7 +118,14 @@ async def test_a_connection_to_a_server_that_has_become_a_replica_is_not_used_ag
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"url": "http://x"}, "address of a Redis"), ({"maxlen": 0}, "maxlen"), ({"remember": 0}, "remember")],
+    [
+        ({"url": "http://x"}, "address of a Redis"),
+        ({"url": "redis://x?nosuch=5"}, "option in the address: .*'nosuch'"),
+        ({"url": "unix:///x?socket_timeout=soon"}, "option in the address: .*socket_timeout"),
+        ({"url": "rediss://x?ssl_cert_reqs=no"}, "option in the address: .*no"),
+        ({"maxlen": 0}, "maxlen"),
+        ({"remember": 0}, "remember"),
+    ],
 )
 def test_arguments_that_make_no_sense_are_refused(wrong, said):
     with pytest.raises(BadOption, match=said):

@@ -82,6 +82,10 @@ class RedisStreams(BrokerOutlet["RedisLink"]):
         self._maxlen = "" if maxlen is None else str(whole(maxlen, "maxlen", 2**53, error=BadOption))
         self._remember = str(duration(remember, "remember", 1, error=BadOption))
         self._redis = needed("redis.asyncio", "redis")
+        try:
+            self._redis.ConnectionPool.from_url(url).make_connection()  # connects nowhere
+        except (TypeError, ValueError, self._redis.RedisError) as error:
+            raise BadOption(f"redis does not take an option in the address: {error}") from None
         self.away = (OSError, self._redis.RedisError)
 
     async def connect(self) -> RedisLink:
