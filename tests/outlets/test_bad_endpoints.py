@@ -3,6 +3,7 @@
 import gzip
 import socket
 import ssl
+import traceback
 from contextlib import ExitStack
 
 import pytest
@@ -180,6 +181,17 @@ def test_a_proxy_that_is_named_is_used_and_none_of_the_environment(endpoint, mon
     to = "http://shop.example/hook"
     assert deliver(inside(to, proxy=endpoint.url())) is None
     assert endpoint.paths() == ["/", to]
+
+
+def test_an_error_has_neither_the_query_of_the_url_nor_the_password_of_the_proxy(endpoint):
+    endpoint.answers["/hook"] = bytes_and_then(b"HTTP/1.1 abc\r\n\r\n")
+    endpoint.answers["shop.example:443"] = bytes_and_then(b"HTTP/1.1 407 No\r\n\r\n")
+    direct = inside(endpoint.url("/hook?token=SECRET"))
+    proxied = inside("https://shop.example/hook?token=SECRET", proxy=endpoint.url().replace("//", "//user:SECRET@"))
+    for outlet, said in ((direct, "Invalid status code"), (proxied, "407 'No'")):
+        error = deliver(outlet)
+        assert said in str(error)
+        assert "SECRET" not in "".join(traceback.format_exception(error))
 
 
 def test_a_jobs_own_ttr_bounds_its_delivery(endpoint):

@@ -142,7 +142,8 @@ class HttpClient:
             raise Unanswered(f"no {what} within the time, {seconds:g} s in all") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             refused = _refusal(error)
-            raise Unanswered(str(refused or _said(error)), refused=refused is not None) from error
+            # `from None`: the client's error shows the URL with its query, and a proxy's with its password.
+            raise Unanswered(str(refused or _said(error)), refused=refused is not None) from None
         return Answered(response.status, response.headers, await self._beginning(response))
 
     async def _sent(self, url: URL, body: bytes, headers: Mapping[str, str], seconds: float) -> aiohttp.ClientResponse:
@@ -274,4 +275,5 @@ def _refusal(error: BaseException | None) -> AddressRefused | None:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = f"{error.status} {error.message!r}" if isinstance(error, aiohttp.ClientResponseError) else str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
