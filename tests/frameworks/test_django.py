@@ -282,6 +282,61 @@ def test_each_handler_begins_with_no_connection_of_the_one_before(tmp_path):
     assert result.stdout.startswith("True"), result.stdout + result.stderr
 
 
+AT_ONCE = """
+import asyncio, sys, threading
+import django
+from django.conf import settings
+
+database = {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}
+settings.configure(DATABASES={"default": database}, INSTALLED_APPS=["pywheel.django"])
+django.setup()
+from asgiref.sync import sync_to_async
+from django.db import connection
+from pywheel import Worker
+from pywheel.django import queue
+
+begun, over = threading.Event(), threading.Event()
+
+def rows():
+    cursor = connection.cursor()
+    cursor.execute("SELECT 1 UNION SELECT 2")
+    return cursor
+
+@queue.handler("long", concurrency=2)
+async def long(job):
+    cursor = await sync_to_async(rows)()
+    begun.set()
+    await asyncio.to_thread(over.wait)
+    print(await sync_to_async(cursor.fetchall)())
+
+@queue.handler("short", concurrency=2)
+async def short(job):
+    await sync_to_async(rows)()
+
+def finished(id):
+    while queue.get(id).state.live:
+        pass
+
+worker = Worker(queue)
+worker.start()
+slow = queue.put("long", ttr="1h")
+begun.wait()
+finished(queue.put("short"))
+over.set()
+finished(slow)
+worker.stop()
+worker.join()
+print(queue.get(slow).last_error)
+"""
+
+
+def test_a_coroutine_that_reads_rows_keeps_its_connection_while_another_one_ends(tmp_path):
+    with JobQueue(f"sqlite:///{tmp_path}/db.sqlite3"):
+        pass
+    result = run("-c", AT_ONCE, f"{tmp_path}/db.sqlite3")
+    assert result.stdout == "[(1,), (2,)]\nNone\n", result.stdout + result.stderr
+
+
 def test_each_further_migration_in_a_process_changes_nothing(migrated):
     """Tests of migrations run many: each one wrapped what drops the database once more."""
     assert "drops 1" in migrated.shell("""

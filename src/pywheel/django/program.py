@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import django
-from asgiref.sync import sync_to_async
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.apps import apps
 from django.db import connections
 
@@ -25,7 +25,8 @@ __all__ = ["queue"]
 class Connections(Middleware):
     """The care for database connections around each job and each `on_dead`, as Django does it around requests.
 
-    Connections that are unusable, or older than CONN_MAX_AGE, are closed where the handler runs.
+    Connections that are unusable, or older than CONN_MAX_AGE, are closed where a function runs. A coroutine's calls by
+    `sync_to_async` run in a thread of its own, as those of an async view: no other job has its connections.
     """
 
     def add(self, functions: list[Any], function: Callable[..., object], what: str) -> None:
@@ -43,11 +44,20 @@ class Connections(Middleware):
         return _with_connections(super().around_function(function))
 
 
+def _connections() -> list[Any]:
+    """Return the connections of this thread, except those in a transaction: a test runs jobs in its own."""
+    return [connection for connection in connections.all(initialized_only=True) if not connection.in_atomic_block]
+
+
 def _close_old_connections() -> None:
-    """Close connections as Django does around requests, except in a transaction: a test runs jobs in its own."""
-    for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
-            connection.close_if_unusable_or_obsolete()
+    """Close connections as Django does around requests."""
+    for connection in _connections():
+        connection.close_if_unusable_or_obsolete()
+
+
+def _close_connections() -> None:
+    for connection in _connections():
+        connection.close()
 
 
 def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
@@ -55,11 +65,11 @@ def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
 
         @functools.wraps(function)
         async def awaited(job: Job) -> Any:
-            await sync_to_async(_close_old_connections)()
-            try:
-                return await function(job)
-            finally:
-                await sync_to_async(_close_old_connections)()
+            async with ThreadSensitiveContext():
+                try:
+                    return await function(job)
+                finally:
+                    await sync_to_async(_close_connections)()  # the thread ends
 
         return awaited
 
