@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from django.conf import settings
@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.timezone import get_current_timezone
 
 from .._errors import NoSuchJob, PywheelError
 from ..jobs import Change, State
@@ -101,7 +102,7 @@ class JobAdmin(admin.ModelAdmin):
             attempt._replace(started=_time(attempt.started), ended=_time(attempt.ended))  # type: ignore[arg-type]
             for attempt in history
         ]
-        found = {"row": _row(job), "body": _body(job), "headers": dict(job.headers), "history": attempts}
+        found = {"row": _row(job), "body": _body(job), "headers": list(job.headers.items()), "history": attempts}
         return self._page(request, _JOB, f"Job {job.id}", found | dict(extra_context or {}))
 
     def history_view(
@@ -191,10 +192,11 @@ def _row(job: StoredJob) -> dict[str, Any]:
 
 
 def _time(ms: int | None) -> datetime | None:
-    """Return a time for Django: an aware one, or, without USE_TZ, a naive one in the local time zone."""
+    """Return a time for Django: in the current time zone, or, without USE_TZ, a naive one in the local time zone."""
     try:
-        return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC if settings.USE_TZ else None)
-    except (ValueError, OverflowError):  # beyond the year 9999
+        zone = get_current_timezone() if settings.USE_TZ else None
+        return None if ms is None else datetime.fromtimestamp(ms / 1000, zone)
+    except (ValueError, OverflowError):  # beyond the year 9999 there
         return None
 
 

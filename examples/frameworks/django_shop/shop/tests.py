@@ -105,6 +105,16 @@ class AdminTest(ShopTest):
                 assert shown in self.page()
                 assert shown in self.page(f"{id}/change/")
 
+    def test_a_time_that_is_beyond_the_year_9999_in_the_time_zone_is_left_out(self):
+        id = queue.put("mail", at=datetime(9999, 12, 31, 23, tzinfo=UTC))
+        with timezone.override("Asia/Tokyo"):
+            assert f">{id}</a>" in self.page()
+            assert "delayed" in self.page(f"{id}/change/")
+
+    def test_a_header_may_have_any_name(self):
+        id = queue.put("mail", headers={"items": "abc"})
+        assert "<th>items</th><td>abc</td>" in self.page(f"{id}/change/")
+
     def test_jobs_are_cancelled_and_retried(self):
         ids = [queue.put("mail", n, delay="1h") for n in range(3)]
         self.client.post("/admin/pywheel/job/?topic=mail", {"action": "cancel", "id": ids[:2]})
