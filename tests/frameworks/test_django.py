@@ -129,6 +129,27 @@ print(jobs, following, _found({'error': 'refused'}, following))
     assert re.fullmatch(r"\[\] i5\d\d\d \(\[\], None\)", said.strip().splitlines()[-1])
 
 
+def test_the_admin_changes_jobs_though_each_request_is_a_transaction_that_locks_the_database(migrated, tmp_path):
+    database = {
+        "ENGINE": "django.db.backends.sqlite3", "NAME": f"{tmp_path}/db.sqlite3", "ATOMIC_REQUESTS": True,
+        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+    }  # fmt: skip
+    migrated.variables["SHOP_DATABASE"] = json.dumps(database)
+    said = migrated.shell("""
+from django.contrib.auth.models import User
+from django.test import Client
+from pywheel.django import queue
+client = Client()
+client.force_login(User.objects.create_superuser('admin'))
+id = queue.put('mail', delay='1h')
+for page in ('', f'{id}/change/', f'{id}/history/'):
+    for action in ('cancel', 'retry'):
+        client.post(f'/admin/pywheel/job/{page}', {'action': action, 'id': [id]})
+        print(queue.get(id).state)
+""")
+    assert said.split() == ["cancelled", "delayed"] * 3
+
+
 @pytest.mark.drawn(1)
 def test_so_they_do_on_servers(shop_on_server):
     """There a connection that was closed in a test has lost the test's transaction."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -26,12 +27,20 @@ from .program import queue
 
 __all__ = ["JobAdmin"]
 
+V = TypeVar("V", bound=Callable[..., HttpResponse])
 _PAGE: Final = 100
 _LOOKS: Final = 5  # queries for one page, each of which looks at a thousand jobs
 _SHOWN: Final = 10_000  # characters of a body
 _FILTERS: Final = ("topic", "state", "key", "error")
 _LIST: Final = "admin/pywheel/job/change_list.html"
 _JOB: Final = "admin/pywheel/job/change_form.html"
+
+
+def _outside_transactions(view: V) -> V:
+    """Mark a view for which ATOMIC_REQUESTS opens no transaction: on SQLite a job's change would wait for its end."""
+    for alias in connections:
+        transaction.non_atomic_requests(using=alias)(view)
+    return view
 
 
 @admin.register(Job)
@@ -49,6 +58,7 @@ class JobAdmin(admin.ModelAdmin):
         """Return False: finished jobs are purged by workers, or by the command."""
         return False
 
+    @_outside_transactions
     def changelist_view(self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None) -> HttpResponse:
         """List jobs; a POST cancels or retries the chosen ones, and redirects here."""
         self._allow(request)
@@ -78,6 +88,7 @@ class JobAdmin(admin.ModelAdmin):
         }
         return self._page(request, _LIST, "Jobs", found | dict(extra_context or {}))
 
+    @_outside_transactions
     def change_view(
         self,
         request: HttpRequest,
@@ -105,6 +116,7 @@ class JobAdmin(admin.ModelAdmin):
         found = {"row": _row(job), "body": _body(job), "headers": list(job.headers.items()), "history": attempts}
         return self._page(request, _JOB, f"Job {job.id}", found | dict(extra_context or {}))
 
+    @_outside_transactions
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: Mapping[str, Any] | None = None
     ) -> HttpResponse:
