@@ -195,6 +195,12 @@ ADDRESSES = {
         {"NAME": "shop", "HOST": "/run/pg", "PORT": "5433"}, "postgresql:///shop?host=%2Frun%2Fpg&port=5433",
     ),
     "postgresql-ipv6": ({"NAME": "shop", "HOST": "::1"}, "postgresql://[::1]/shop"),
+    "postgresql-hosts": ({"NAME": "shop", "USER": "me", "HOST": "a,::1"}, "postgresql://me@a,[::1]/shop"),
+    "postgresql-hosts-port": ({"NAME": "shop", "HOST": "a,b", "PORT": 6543}, "postgresql://a:6543,b:6543/shop"),
+    "postgresql-hosts-ports": (
+        {"NAME": "shop", "USER": "me", "HOST": "a,b", "PORT": "5432,5433"}, "postgresql://me@a:5432,b:5433/shop",
+    ),
+    "postgresql-port": ({"NAME": "shop", "PORT": "5433"}, "postgresql://:5433/shop"),
     "mysql": (
         {"NAME": "shop", "USER": "me", "HOST": "db", "OPTIONS": {"ssl": {"ca": "/ca.pem"}, "charset": "utf8mb4"}},
         "mysql://me@db/shop?ssl_ca=%2Fca.pem",
@@ -236,6 +242,11 @@ def test_the_address_of_the_store_is_that_of_djangos_database():
 def test_a_database_in_which_no_jobs_can_be_is_refused_with_what_to_do():
     for databases in ({"sqlite": {"NAME": ":memory:"}}, {"dummy": {}}):
         assert "set PYWHEEL_STORE" in addresses(databases)[1].splitlines()[-1]
+
+
+def test_a_number_of_ports_that_is_not_that_of_the_hosts_is_refused():
+    error = addresses({"postgresql": {"HOST": "a,b,c", "PORT": "5432,5433"}})[1]
+    assert error.splitlines()[-1].endswith("BadOption: the database has 3 hosts and 2 ports")
 
 
 CONNECTIONS = """

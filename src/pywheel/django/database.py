@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -88,10 +88,19 @@ def _server_url(vendor: str, database: Mapping[str, Any]) -> str:
         if port and vendor == "postgresql":
             options["port"] = port
         port = ""
-    elif ":" in host:
-        host = f"[{host}]"
     credentials = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
-    place = f"{credentials}@{host}" if credentials else host
+    hosts = _hosts(host.split(","), port.split(","))
+    place = f"{credentials}@{hosts}" if credentials else hosts
     query = urlencode({name: str(value) for name, value in options.items()}, quote_via=quote)
     name = quote(str(database.get("NAME") or ""), safe="")
-    return f"{vendor}://{place}{':' + port if port else ''}/{name}{'?' + query if query else ''}"
+    return f"{vendor}://{place}/{name}{'?' + query if query else ''}"
+
+
+def _hosts(hosts: Sequence[str], ports: Sequence[str]) -> str:
+    """Return hosts with their ports. PostgreSQL may have several of both, or several hosts with one port."""
+    if len(ports) == 1:
+        ports = [*ports] * len(hosts)
+    if len(ports) != len(hosts):
+        raise BadOption(f"the database has {len(hosts)} hosts and {len(ports)} ports")
+    hosts = [f"[{host}]" if ":" in host else host for host in hosts]
+    return ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=True))
