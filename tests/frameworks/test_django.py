@@ -240,7 +240,7 @@ def test_the_address_of_the_store_is_that_of_djangos_database():
 
 
 def test_a_database_in_which_no_jobs_can_be_is_refused_with_what_to_do():
-    for databases in ({"sqlite": {"NAME": ":memory:"}}, {"dummy": {}}):
+    for databases in ({"sqlite": {"NAME": ":memory:"}}, {"dummy": {}}, {"mysql": {"OPTIONS": {"ssl": True}}}):
         assert "set PYWHEEL_STORE" in addresses(databases)[1].splitlines()[-1]
 
 

@@ -79,7 +79,12 @@ def _path(alias: str, database: Mapping[str, Any]) -> str:
 
 def _server_url(vendor: str, database: Mapping[str, Any]) -> str:
     options = {name: value for name, value in database.get("OPTIONS", {}).items() if name not in _OWN}
-    options |= {_SSL.get(name, name): value for name, value in dict(options.pop("ssl", None) or {}).items()}
+    ssl = options.pop("ssl", None) or {}
+    if not isinstance(ssl, Mapping):
+        raise BadOption(
+            f"the database's option `ssl` must be a dict, as {{'ca': path}}, not {ssl!r:.60}; or {_INSTEAD}"
+        )
+    options |= {_SSL.get(name, name): value for name, value in ssl.items()}
     user, password, host = (str(database.get(name) or "") for name in ("USER", "PASSWORD", "HOST"))
     port = str(database.get("PORT") or "")
     if host.startswith("/"):  # a socket, or its folder
