@@ -11,7 +11,7 @@ last got a place. So neither a backlog nor many quick jobs starve another topic.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
+from math import exp2, inf
 from typing import Final
 
 from .._errors import StoreError
@@ -35,8 +35,8 @@ ALONE: Final = 1_000
 _TOGETHER: Final = 128  # the same with several topics: a topic that becomes due during a step waits for milliseconds
 _SLOW: Final = 0.35  # seconds of a step after which the next one claims less: held jobs must begin in half a second
 _FEWEST: Final = 64  # claims in a step, however slow it is
-_HELD_MOST: Final = 2_000  # ms that slow steps add to HOLD, at most
-_FADES: Final = 0.95  # of the slowest step, with each further one
+_SLOWEST: Final = 1.0  # seconds of a slow step that count for the time that jobs are held
+_FADES: Final = 2.0  # seconds in which half of them are forgotten
 _CONTEST: Final = 100  # topics that compete for the next place
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
 _AWAY: Final = 1.0  # seconds before the store is asked again for uncertain claims, while it does not answer
@@ -56,16 +56,18 @@ class BatchSizer:
         self.full: Final = ALONE if topics <= 1 else _TOGETHER
         self.claims = self.full
         """How many the next step may claim."""
-        self._slow = 0.0  # seconds of the slowest step of late
+        self._slow = self._slow_at = 0.0  # seconds of the slowest step of late, as of then
 
-    @property
-    def hold(self) -> int:
-        """For how many ms the jobs of the next step are held."""
-        return HOLD + min(int(2_000 * self._slow), _HELD_MOST)
+    def hold(self, now: float) -> int:
+        """Return for how many ms the jobs of the next step are held."""
+        return HOLD + int(2_000 * self._slowest(now))
 
-    def took(self, seconds: float) -> None:
+    def _slowest(self, now: float) -> float:
+        return self._slow * exp2((self._slow_at - now) / _FADES)
+
+    def took(self, seconds: float, now: float) -> None:
         """Take in how long a step took: halve the number after a slow step, double it after a quick one."""
-        self._slow = max(seconds, _FADES * self._slow)
+        self._slow, self._slow_at = max(min(seconds, _SLOWEST), self._slowest(now)), now
         if seconds > _SLOW:
             self.claims = max(self.claims // 2, _FEWEST)
         elif seconds < _SLOW / 2:
@@ -131,7 +133,7 @@ class Claims:
             topics = topics[self._turn :] + topics[: self._turn]
         else:
             topics.sort(key=self._waits_since)
-        most, claims = self.batches.claims, list[Claim]()
+        most, hold, claims = self.batches.claims, self.batches.hold(now), list[Claim]()
         share = max(bytes_left // min(len(topics), most), 0)
         for place, topic in enumerate(topics):
             turns = len(topics) - place
@@ -146,7 +148,7 @@ class Claims:
                 topic.places.free -= begin
             suspects = trial if tried is None or tried is topic else 0
             without = self._unreadable.without(topic)
-            claim = topic.claim(self._worker, room, begin, suspects, share, without, now, self.batches.hold)
+            claim = topic.claim(self._worker, room, begin, suspects, share, without, now, hold)
             claims.append(claim)
             most -= room
             trial -= suspects

@@ -261,7 +261,8 @@ class Dispatcher:
                 self._completer.failed()
                 raise
             outcomes = iter(found)
-            self._claims.batches.took(self._clock.time() - asked)
+            answered = self._clock.time()
+            self._claims.batches.took(answered - asked, answered)
             self._completer.learn(outcomes)
             for lease in renewals:
                 self._completer.renewed(lease, next(outcomes), asked)
