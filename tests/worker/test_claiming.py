@@ -14,7 +14,7 @@ from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import Filter, GetNextLease, ListJobs, ListTopics
 from pywheel.stores.ownership import ALL
 from pywheel.worker.claims import BatchSizer
-from pywheel.worker.leases import Lease, Leases
+from pywheel.worker.leases import Lease, Leases, hold_of
 from tests.asked import when_asked
 from tests.often import often
 from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
@@ -308,13 +308,14 @@ def test_no_lease_is_lost_while_an_end_is_on_its_way_though_some_steps_are_slow(
     assert Outcome.LOST not in outcomes
 
 
-def test_a_slow_step_holds_the_jobs_of_the_next_ones_for_longer_but_neither_for_long_nor_for_ever():
+def test_a_slow_step_gives_the_claims_of_the_next_ones_more_time_but_neither_for_long_nor_for_ever():
     sizer = BatchSizer(1)
     sizer.took(3_600.0, 5_000.0)
-    assert sizer.hold(5_000.0) == 3_000
+    assert sizer.slowest(5_000.0) == 5
     sizer.took(0.01, 5_002.0)
-    assert sizer.hold(5_002.0) == 2_000
-    assert sizer.hold(5_020.0) < 1_010
+    assert sizer.slowest(5_002.0) == 2.5
+    assert sizer.slowest(5_014.0) == 0
+    assert (hold_of(0), hold_of(0.5), hold_of(5)) == (1_000, 2_500, 4_000)
 
 
 @pytest.mark.parametrize(("worked", "more"), [(0.01, True), (0.1, False)])

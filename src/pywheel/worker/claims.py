@@ -24,7 +24,6 @@ from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC as PLANNER
 from .completer import Completer
 from .due_times import DueTimes
-from .leases import HOLD
 from .topic_state import Places, TopicState
 from .unreadable import Unreadable
 
@@ -35,7 +34,8 @@ ALONE: Final = 1_000
 _TOGETHER: Final = 128  # the same with several topics: a topic that becomes due during a step waits for milliseconds
 _SLOW: Final = 0.35  # seconds of a step after which the next one claims less: held jobs must begin in half a second
 _FEWEST: Final = 64  # claims in a step, however slow it is
-_SLOWEST: Final = 1.0  # seconds of a slow step that count for the time that jobs are held
+_SLOWEST: Final = 5.0  # seconds of a slow step that count
+_QUICK: Final = 0.05  # seconds of a step that make no difference
 _FADES: Final = 2.0  # seconds in which half of them are forgotten
 _CONTEST: Final = 100  # topics that compete for the next place
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
@@ -48,8 +48,7 @@ class BatchSizer:
     """The number of jobs that a step may claim.
 
     A claimed job is held for a second, and must begin before other workers may claim it. A slow step is followed by
-    smaller ones. Otherwise its jobs would be lost before they begin, then claimed and lost again by slower workers. Of
-    a job that has begun in time, the store learns with the step after the one under way: slow steps make `hold` longer.
+    smaller ones. Otherwise its jobs would be lost before they begin, then claimed and lost again by slower workers.
     """
 
     def __init__(self, topics: int) -> None:
@@ -58,16 +57,14 @@ class BatchSizer:
         """How many the next step may claim."""
         self._slow = self._slow_at = 0.0  # seconds of the slowest step of late, as of then
 
-    def hold(self, now: float) -> int:
-        """Return for how many ms the jobs of the next step are held."""
-        return HOLD + int(2_000 * self._slowest(now))
-
-    def _slowest(self, now: float) -> float:
-        return self._slow * exp2((self._slow_at - now) / _FADES)
+    def slowest(self, now: float) -> float:
+        """Return how many seconds the slowest step took of late, 0 if that is no matter: the next may take as long."""
+        slow = self._slow * exp2((self._slow_at - now) / _FADES)
+        return slow if slow >= _QUICK else 0.0
 
     def took(self, seconds: float, now: float) -> None:
         """Take in how long a step took: halve the number after a slow step, double it after a quick one."""
-        self._slow, self._slow_at = max(min(seconds, _SLOWEST), self._slowest(now)), now
+        self._slow, self._slow_at = max(min(seconds, _SLOWEST), self.slowest(now)), now
         if seconds > _SLOW:
             self.claims = max(self.claims // 2, _FEWEST)
         elif seconds < _SLOW / 2:
@@ -101,6 +98,7 @@ class Claims:
         self._max_bytes = max_bytes
         self._places = places
         self._scans = {topic: topic.scan for topic in topics.values() if topic.scan is not None}
+        self._slow = 0.0  # as the claims under way were told
         self._turn = 0
         self._suspected: dict[TopicState, None] = {}  # topics with due jobs that wait for probation, in turn
         self._behind: set[TopicState] = set()  # topics with overdue jobs; entries may be stale
@@ -133,7 +131,8 @@ class Claims:
             topics = topics[self._turn :] + topics[: self._turn]
         else:
             topics.sort(key=self._waits_since)
-        most, hold, claims = self.batches.claims, self.batches.hold(now), list[Claim]()
+        most, claims = self.batches.claims, list[Claim]()
+        self._slow = self.batches.slowest(now)
         share = max(bytes_left // min(len(topics), most), 0)
         for place, topic in enumerate(topics):
             turns = len(topics) - place
@@ -148,7 +147,7 @@ class Claims:
                 topic.places.free -= begin
             suspects = trial if tried is None or tried is topic else 0
             without = self._unreadable.without(topic)
-            claim = topic.claim(self._worker, room, begin, suspects, share, without, now, hold)
+            claim = topic.claim(self._worker, room, begin, suspects, share, without, now, self._slow)
             claims.append(claim)
             most -= room
             trial -= suspects
@@ -192,7 +191,7 @@ class Claims:
             self.drop(topic)
             return
         self._learn_next(topic, claim, outcome, wall)
-        leases = self._unreadable.leases(topic, outcome, asked, wall) if outcome.jobs else []
+        leases = self._unreadable.leases(topic, outcome, asked, self._slow, wall) if outcome.jobs else []
         if not leases:
             return
         topic.served_at = wall

@@ -21,12 +21,13 @@ from ..jobs.lifecycle import LOST_BEGUN
 if TYPE_CHECKING:
     from .topic_state import TopicState
 
-__all__ = ["HOLD", "Lease", "Leases", "lease_margin"]
+__all__ = ["HOLD", "Lease", "Leases", "hold_of", "lease_margin"]
 
 HOLD: Final = 1_000
 """ms that the store holds a claim at least: if the worker is stopped, its waiting jobs are late by that much."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
-_START_BEGUN: Final = 2.5  # the same for a claim that begins at once: `pause` waits 3 s for a worker that stands still
+_START_BEGUN: Final = 4.5  # the same for a claim that begins at once: `pause` waits 5 s for a worker that stands still
+_SLOW: Final = 1.0  # seconds of a slow step that count for HOLD
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: most are settled by then
 _STUCK: Final = 0.4  # seconds that a job waits in a pool before it is given back; half its lease if that is less
 _LOOK: Final = 0.25
@@ -36,9 +37,17 @@ _LONGEST: Final = 8  # attempts at which the probation grows
 _SINGLY: Final = 16  # suspects that run one by one before two may run at once
 
 
-def lease_margin(ttr: int) -> int:
-    """Return by how many ms a lease exceeds its ttr, for the ways from the store to the handler and back."""
-    return min(max(ttr // 4, 50), 500)
+def lease_margin(ttr: int, slow: float = 0.0) -> int:
+    """Return by how many ms a lease exceeds its ttr, for the ways from the store to the handler and back.
+
+    `slow`: seconds of the slowest step of late. An end waits for the step under way, and is stored by the next.
+    """
+    return min(max(ttr // 4, 50), 500) + int(2_000 * slow)
+
+
+def hold_of(slow: float) -> int:
+    """Return for how many ms a claim is held: the handler may begin later by a slow step, too."""
+    return HOLD + int(3_000 * min(slow, _SLOW))
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +58,8 @@ class Lease:
     topic: TopicState
     claimed: float  # before the store was asked
     begun: bool  # whether the store knows that it has begun
+    slow: float = 0.0  # seconds of the slowest step before it
+    answered: float = 0.0  # when the store had answered
     until: float = 0.0
     start_by: float = 0.0
     ahead: float = 0.0  # by how much the store's clock was ahead of this worker's idea of it at the claim
@@ -64,14 +75,14 @@ class Lease:
             self.until = self.claimed + self.ttr / 1000
             self.start_by = min(self.until, self.claimed + _START_BEGUN)
         else:
-            self.until = self.claimed + HOLD / 1000
-            self.start_by = self.claimed + _START
+            self.until = self.claimed + hold_of(self.slow) / 1000
+            self.start_by = self.claimed + _START + min(self.slow, _SLOW)
 
     @property
     def ttr(self) -> int:
         """The ms for which the store leases the claim when it begins or is renewed."""
         ttr = self.job.ttr or self.topic.handler.ttr
-        return ttr + lease_margin(ttr)
+        return ttr + lease_margin(ttr, self.slow)
 
     @property
     def short(self) -> bool:
@@ -194,7 +205,8 @@ class Leases:
         """Return the topics with jobs that waited in a pool for too long, and whether one of them should have begun."""
         found: dict[TopicState, bool] = {}
         for lease in self._look(now):
-            if lease.started is None and now - lease.claimed >= min(_STUCK, (lease.until - lease.claimed) / 2):
+            waits = now - max(lease.answered, lease.claimed)
+            if lease.started is None and waits >= min(_STUCK, (lease.until - lease.claimed) / 2):
                 found[lease.topic] = found.get(lease.topic, False) or lease.begun
         return found
 

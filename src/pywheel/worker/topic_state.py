@@ -10,7 +10,7 @@ from ..jobs.ends import Ends
 from ..jobs.handler import Handler
 from ..jobs.limits import Limits
 from .executors.pool import Pool
-from .leases import Lease, lease_margin
+from .leases import Lease, hold_of, lease_margin
 from .limit_scan import LimitScan
 
 __all__ = ["Places", "TopicState"]
@@ -53,7 +53,7 @@ class TopicState:
         self.served_at = 0  # when it last got a place, wall clock in ms
         self.name = handler.topic
         self.pool = pool
-        self.policy = handler.policy._replace(slack=lease_margin(handler.ttr))
+        self.policy = handler.policy._replace(slack=lease_margin(handler.ttr), hold=hold_of(0.0))
         self.limit(handler.limits)
         self.priorities = False  # whether jobs with a priority other than 0 were seen
         self.inside = 0  # jobs in the pool, running or waiting
@@ -112,11 +112,13 @@ class TopicState:
         most_bytes: int,
         without: tuple[int, ...],
         now: float,
-        hold: int,
+        slow: float,
     ) -> Claim:
         """Return the command that claims due jobs: it looks at `room` jobs, and `begin` of them begin at once."""
         ids, after, limit = ((), None, room) if self.scan is None else self.scan.next_look(room, now)
-        policy = self.policy._replace(hold=hold)
+        policy = self.policy
+        if slow:
+            policy = policy._replace(slack=lease_margin(policy.ttr, slow), hold=hold_of(slow))
         return Claim(self.name, ids, policy, worker, begin, suspects, most_bytes, limit, after, () if ids else without)
 
     def hint(self, due: int, priority: int) -> None:

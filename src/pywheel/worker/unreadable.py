@@ -82,18 +82,18 @@ class Unreadable:
             return False
         return True
 
-    def leases(self, topic: TopicState, outcome: Claimed, asked: float, now: int) -> list[Lease]:
+    def leases(self, topic: TopicState, outcome: Claimed, asked: float, slow: float, now: int) -> list[Lease]:
         """Return the claims whose bodies can be read, with plain bodies. The others go back to the store."""
         found: list[Lease] = []
         sealed: list[Lease] = []
         wrong: BadBody | None = None
-        opened, begins = self._store.opened, outcome.begun
+        opened, begins, answered = self._store.opened, outcome.begun, self._store.clock.time()
         for number, job in enumerate(outcome.jobs):
             try:
-                found.append(Lease(opened(job), topic, asked, number < begins))
+                found.append(Lease(opened(job), topic, asked, number < begins, slow, answered))
             except BadBody as error:
                 wrong = error
-                sealed.append(Lease(job, topic, asked, number < begins))
+                sealed.append(Lease(job, topic, asked, number < begins, slow, answered))
         if found and self._rows:
             del self._rows[topic]
             self._rests.pop(topic, None)
