@@ -1,11 +1,12 @@
 """A server that had not heard of all took over: it gives out ids anew that processes still hold."""
 
+import time
 from contextlib import closing
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from pywheel import JobQueue
+from pywheel import JobQueue, StoreAway
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob, GetNextDues, ListJobs
@@ -106,8 +107,13 @@ def rename(server, url, topic):
         cursor.execute(f"UPDATE {schema}pywheel_topic SET name = %s, lanes = 0", (topic,))
 
 
-@pytest.fixture
-def set_back(sql_server):
+def know_many(store):
+    """Let a store know more names than it looks at when it connects."""
+    store._known.learn({f"t{number}": number for number in range(10**6, 10**6 + 1_001)})
+
+
+@pytest.fixture(params=[False, True], ids=["few", "many"])
+def set_back(sql_server, request):
     """A queue whose topic is not there any more, as another one got its number, and a queue that looks."""
     url = sql_server.url()
     with Proxy(sql_server) as proxy, JobQueue(sql_server.again(url, via=proxy)) as queue, JobQueue(url) as after:
@@ -115,6 +121,8 @@ def set_back(sql_server):
             queue.put("mine", priority=3)
         queue.put("mine", key="theirs")
         rename(sql_server, url, "theirs")
+        if request.param:
+            know_many(queue.store)
         proxy.cut_once()
         yield queue, after
 
@@ -165,3 +173,34 @@ def test_a_priority_that_a_topic_has_no_longer_after_the_server_was_set_back_is_
 def test_a_topic_that_is_not_there_after_the_server_was_set_back_has_no_jobs_of_another_one(set_back, read):
     queue, _ = set_back
     assert not read(queue)
+
+
+def test_where_many_names_are_known_a_new_connection_looks_at_none_and_forgets_all(sql_server, monkeypatch):
+    with open(sql_server.url()) as store:
+        [id] = put(store)
+        know_many(store)
+        sent, send = [], store.send
+        monkeypatch.setattr(store, "send", lambda _, batch, now: sent.append(batch) or send(_, batch, now))
+        store.connected(time.monotonic() + 60).end()
+        assert (sent, store._known.names) == ([], {})
+        assert put(store) > [id]
+
+
+def test_where_many_names_are_known_a_put_under_way_when_its_connection_broke_is_stored_once(sql_server, monkeypatch):
+    """The second try has the ids of the first, though the new connection has forgotten all names."""
+    with open(sql_server.url()) as store:
+        put(store)
+        put(store)  # into a known topic: on another connection
+        know_many(store)
+        tries, inserted = [], store.own._put
+
+        def lose(session, insert, *, again):
+            tries.append([row[0] for row in insert.rows])
+            if again:
+                return inserted(session, insert, again=again)
+            session._lane.writer.end()
+            raise StoreAway("the answer is lost")
+
+        monkeypatch.setattr(store.own, "_put", lose)
+        ids = put(store, 2)
+        assert tries == [ids, ids]

@@ -123,7 +123,9 @@ class OwnSession(ABC):
                 self._connection = self._lane.writing(self._until)
                 again, sent = sent, True
                 if again and topics is not self._store._known:
-                    raise Taken
+                    used = {row[insert.columns.index("topic")] for row in insert.rows}
+                    if not drive(self._send, topics.stand(used)):
+                        raise Taken  # else the same ids have to go again: the first try may be under way
                 found = (self._there(insert) if again else ()) or self._put(insert, again=again)
                 if again:
                     self._replicate()

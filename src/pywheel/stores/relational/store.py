@@ -50,6 +50,7 @@ _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections that read
 _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _NEVER: Final = 2**63 - 1
+_LOOKED_AT: Final = 1_000  # names at each new connection
 _SPARED: Final = (2.0, 0.1)  # seconds: `Lane.spared` of _patient, and of _waiting
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _FOLD_SHARE: Final = 200  # pause between sums, in durations of one: it walks past the rows that others may still see
@@ -184,15 +185,20 @@ class RelationalStore(SqlStore):
         return error
 
     def connected(self, until: float) -> Any:
-        """Return a new connection. If its server was set back to an older state, names and ids are forgotten."""
+        """Return a new connection. If its server was set back to an older state, names and ids are forgotten.
+
+        More than _LOOKED_AT names are forgotten without a look, which would take too long.
+        """
         connection = self._connect(until)
-        looks = drive_all([self._known.stand(), self._known_workers.stand()])
-        try:
-            with self.translated():
-                stand = drive(lambda batch: self.send(connection, batch, None), looks)
-        except BaseException:
-            connection.end()
-            raise
+        stand = [False]
+        if len(self._known.names) + len(self._known_workers.names) <= _LOOKED_AT:
+            looks = drive_all([self._known.stand(), self._known_workers.stand()])
+            try:
+                with self.translated():
+                    stand = drive(lambda batch: self.send(connection, batch, None), looks)
+            except BaseException:
+                connection.end()
+                raise
         if not all(stand):
             # Not emptied: a transaction on another connection may use those of before until it breaks, and learn more.
             self._known, self._known_workers = Names("topic"), Names("worker")

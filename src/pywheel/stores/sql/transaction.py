@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -219,9 +219,11 @@ class Names:
             self.learn({name: number for number, name in rows})
         return self.names
 
-    def stand(self) -> Steps[bool]:
-        """Return whether all names have the numbers, and topics the priorities, that are known. O(names)."""
+    def stand(self, numbers: Collection[int] | None = None) -> Steps[bool]:
+        """Return whether names have the numbers, and topics the priorities, that are known: these, or all. O(names)."""
         names, lanes = dict(self.names), dict(self.lanes)
+        if numbers is not None:
+            names = {number: names[number] for number in numbers}
         if not names:
             return True
         text = f"SELECT id, name, {'lanes' if lanes else '0'} AS lanes FROM {self.table} WHERE id {{in ids}}"
