@@ -133,14 +133,36 @@ def test_where_puts_find_no_room_the_acks_of_their_turn_go_on_without_them(queue
     )
     assert (first, second) == (True, True)
     assert {type(error) for error in (put, again)} == {StoreFull}
-    assert asked == [4, 1, 1, 1, 1]
+    assert asked == [4, 2, 2, 1, 1]
 
 
 def test_once_a_full_store_is_away_as_well_the_rest_of_a_turn_is_not_tried(queue):
     full, asked = without_room(queue, StoreAway("gone"))
     errors = asyncio.run(gathered(*(full.aio.put("t") for _ in range(4))))
-    assert [type(error) for error in errors] == [StoreAway, StoreFull, StoreFull, StoreFull]
-    assert asked == [4, 1]
+    assert [type(error) for error in errors] == [StoreAway, StoreAway, StoreFull, StoreFull]
+    assert asked == [4, 2]
+
+
+def test_many_puts_of_a_turn_that_a_full_store_refuses_are_sent_again_a_few_times_only(queue):
+    id = queue.put("t")
+    full, asked = without_room(queue)
+    *errors, cancelled = asyncio.run(gathered(*(full.aio.put("t") for _ in range(1_000)), full.aio.cancel(id)))
+    assert cancelled
+    assert {type(error) for error in errors} == {StoreFull}
+    assert len(asked) < 20
+
+
+@pytest.mark.parametrize("place", [0, 500, 998])
+def test_small_puts_of_a_turn_are_stored_beside_a_large_one_that_has_no_room(queue, place):
+    def fault(when, commands):
+        if any(b"large" in job.body for command in commands for job in command.jobs):
+            raise StoreFull("no room")
+
+    full = JobQueue(FaultyStore(queue.store, fault))
+    bodies = [b"large" if n == place else b"small" for n in range(999)]
+    outcomes = asyncio.run(gathered(*(full.aio.put("t", body) for body in bodies)))
+    assert [n for n, outcome in enumerate(outcomes) if isinstance(outcome, StoreFull)] == [place]
+    assert queue.topics.counts() == {"t": Counts(delayed=998)}
 
 
 def test_what_was_put_is_told_once_a_topic_and_a_listener_that_raises_hurts_nobody(queue, caplog):

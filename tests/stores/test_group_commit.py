@@ -79,7 +79,7 @@ def test_where_one_callers_commands_find_no_room_those_of_the_others_go_on_witho
     assert results == {name: [f"done {name}"] for name in "abd"}
 
 
-def test_where_commands_of_asyncio_tasks_find_no_room_together_in_a_database_each_is_tried_alone(leader, recorder):
+def test_where_commands_of_asyncio_tasks_find_no_room_together_in_a_database_others_are_stored(leader, recorder):
     recorder.gate.set()
     recorder.fail["b"] = StoreFull("no room")
     lane = Lane(SimpleNamespace(_seconds=60), Held())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from random import uniform
 from types import TracebackType
@@ -30,6 +31,7 @@ DEATHS_KEPT: Final = 86_400_000
 """ms for which the note of a dead job is kept for the worker that reports the death."""
 _DEAD: Final = "dead:"
 _PAGE: Final = 1_000  # notes per read
+_REFUSALS: Final = 16  # after which a store counts as full for all that is left
 
 
 def intact(outcomes: list[Any]) -> list[Any]:
@@ -43,18 +45,32 @@ def intact(outcomes: list[Any]) -> list[Any]:
 def apart_if_full(
     apply: Callable[[Sequence[Command[Any]]], list[Any]], commands: Sequence[Command[Any]], outcomes: list[Any]
 ) -> list[Any]:
-    """Apply commands one by one that were refused together at StoreFull: some may need no room, or less.
+    """Apply commands again that were refused together at StoreFull: some may need no room, or less.
 
-    Return the outcomes of all. Once the store fails in another way, such as in time, the rest stays refused.
+    Those of each kind go together, such as all acks. If they are refused, each half goes by itself, then each half of a
+    refused half, and so on. Return the outcomes of all. After _REFUSALS refusals, or once the store fails in another
+    way, such as in time, the rest stays refused.
     """
-    full = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, StoreFull)]
-    for place in full if len(commands) > 1 else ():
-        try:
-            [outcomes[place]] = apply([commands[place]])
-        except StoreError as error:
-            outcomes[place] = error
-        if isinstance(outcomes[place], StoreError) and not isinstance(outcomes[place], StoreFull):
+    kinds: dict[type, list[int]] = {}
+    for place, outcome in enumerate(outcomes):
+        if isinstance(outcome, StoreFull):
+            kinds.setdefault(type(commands[place]), []).append(place)
+    parts, refusals = deque(kinds.values()), 0
+    while parts and refusals < _REFUSALS:
+        part = parts.popleft()
+        if len(part) < len(commands):  # else it is all that was refused
+            try:
+                found = apply([commands[place] for place in part])
+            except StoreError as error:
+                found = [error] * len(part)
+            for place, outcome in zip(part, found, strict=True):
+                outcomes[place] = outcome
+        failed = [place for place in part if isinstance(outcomes[place], StoreError)]
+        if not all(isinstance(outcomes[place], StoreFull) for place in failed):
             break
+        refusals += bool(failed)
+        half = len(failed) // 2
+        parts += [some for some in (failed[:half], failed[half:]) if half]
     return outcomes
 
 

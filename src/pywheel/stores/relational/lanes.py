@@ -79,14 +79,15 @@ class Lane:
 
     def tried(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         """Return the outcomes of commands here, without waiting for a lock."""
+        return apart_if_full(self._tried, commands, self._tried(commands))
+
+    def _tried(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         try:
             return self.commits.apply(commands)
-        except StoreError as error:
-            return apart_if_full(self.tried, commands, [error] * len(commands))
-        except Locked as error:
-            if len(commands) == 1:
-                return [error]
-        return [outcome for command in commands for outcome in self.tried((command,))]
+        except (Locked, StoreError) as error:
+            if len(commands) == 1 or isinstance(error, StoreError):
+                return [error] * len(commands)
+        return [outcome for command in commands for outcome in self._tried((command,))]
 
     def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self.store._open()
