@@ -9,7 +9,7 @@ import pytest
 from pywheel import Fixed, JobQueue, ManualClock, NotNow, State, StoreError
 from pywheel.events import JobSkipped
 from pywheel.execution import admit
-from pywheel.jobs.commands import ClaimPolicy, Put, Reserve
+from pywheel.jobs.commands import ClaimPolicy, Put, Release, Reserve
 from pywheel.jobs.queries import GetJob
 from pywheel.jobs.schedule import BY_HAND, NAME, OVERLAP, TICK, VERSION
 from pywheel.stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
@@ -286,10 +286,15 @@ def two(queue, clock):
         ends.append((dispatcher._completer, Lease(job, dispatcher.topics["work"], 0.0, True, started=clock.time())))
     (_, first), (_, second) = ends
     admit(queue.store, first.job)
-    with pytest.raises(NotNow) as waits:
-        admit(queue.store, second.job)
-    second.error = waits.value
+    second.error = wait_of(queue, second.job)
     return ends
+
+
+def wait_of(queue, job):
+    """Return the wait of a tick that looks now."""
+    with pytest.raises(NotNow) as waits:
+        admit(queue.store, job)
+    return waits.value
 
 
 def settle(queue, completer):
@@ -325,3 +330,16 @@ def test_the_last_end_of_a_worker_that_has_stopped_wakes_the_tick_that_waits_for
     ending.done(first)
     ending.leave()
     assert queue.get(second.job.id).due == queue.store.clock.wall()
+
+
+def test_a_tick_looks_again_at_once_also_if_the_one_before_it_was_not_yet_claimed_when_it_looked(queue, two):
+    (ending, first), (giving_way, second) = two
+    queue.calls.apply(Release(first.job.id, first.job.claims))
+    second.error = wait_of(queue, second.job)
+    [first.job] = queue.calls.apply(Reserve("work", 1, ClaimPolicy(ttr=10**8, max_attempts=3), "w"))
+    admit(queue.store, first.job)
+    for completer, lease in ((ending, first), (giving_way, second)):
+        completer.done(lease)
+        settle(queue, completer)
+    waiting = queue.get(second.job.id)
+    assert (waiting.state, waiting.due) == (State.DELAYED, queue.store.clock.wall())

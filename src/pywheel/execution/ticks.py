@@ -29,7 +29,7 @@ _FAR: Final = 8  # ticks before or after one that are looked at, past those that
 
 
 class Behind(NotNow):
-    """A tick waits for the one before it, which runs."""
+    """A tick waits for the one before it, which runs, or waits itself."""
 
 
 def is_tick(job: Job) -> bool:
@@ -123,9 +123,9 @@ def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> N
     """Raise Skipped or NotNow, as the schedule says, if a tick must give way to another one."""
     queues, now, kind = schedule.overlap == "queue", store.clock.wall(), NotNow
     since: list[int] = []  # when those began to which this tick gives way
-    if queues and job.attempt <= 1 and tick is not None and (before := _before(store, schedule, tick)):
+    if queues and job.attempt <= 1 and tick is not None and _before(store, schedule, tick):
         since.append(tick)  # with its end the one before it wakes this one
-        kind = Behind if before.state is State.RUNNING else NotNow
+        kind = Behind
     elif others := _running(store, schedule.name, job):
         histories = store.ask(GetHistories([one.id for one in (*others, job)]))
         *began, own = [(history[-1].started or 0) if history else 0 for history in histories]
