@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pywheel import BadJob
+from pywheel import BadJob, JobQueue, ManualClock
 from pywheel._errors import StoreAway, StoreClosed
 from pywheel.events import JobsPut
 from pywheel.inlets.bridge import Bridge, Source, SourceAway
@@ -132,6 +132,25 @@ async def test_the_pause_between_tries_grows_until_messages_are_settled_though_e
     broker.settle = settle_and_break
     await carried(jobs, broker)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 0.1, 0.2, 0.1]  # the last one after its end
+
+
+@on_a_loop
+async def test_a_connection_that_lasted_ends_the_long_pauses_though_no_message_came(monkeypatch):
+    async def rest(self, seconds):
+        pauses.append(seconds)
+
+    async def batch(stopped):
+        if not lasts:
+            broker.bridge.stop()
+            return []
+        clock.advance(lasts.pop(0))
+        raise SourceAway("it broke")
+
+    monkeypatch.setattr(Bridge, "_rest", rest)
+    pauses, lasts, clock, broker = [], [5, 5.001], ManualClock(), Broker()
+    broker.away, broker.batch = 3, batch
+    await carried(JobQueue("memory:", clock=clock), broker)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 0.1, 0.2]  # the last one after its end
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, Final
 
 from .._errors import BadJob, PywheelError, StoreClosed, StoreError, StoreReplaced
@@ -78,10 +79,12 @@ class Bridge:
         Raises:
             StoreClosed, StoreReplaced: further tries would fail.
         """
-        pause = _FIRST_PAUSE
+        pause, clock = _FIRST_PAUSE, self._queue.store.clock
         while not self._stopped.is_set():
+            opened = inf
             try:
                 await self._source.open()
+                opened = clock.time()
                 _LOGGER.info("takes messages from %s", self._source.name)
                 while not self._stopped.is_set():
                     for part in _parts(await self._source.batch(self._stopped)):
@@ -89,6 +92,8 @@ class Bridge:
                             break  # stopped, and the store has not taken all: leave the later parts
                         pause = _FIRST_PAUSE  # not before: a message may break each connection that it comes by
             except SourceAway as error:
+                if clock.time() - opened > _LONGEST_PAUSE:
+                    pause = _FIRST_PAUSE  # it was there, though maybe no message came
                 _LOGGER.warning("%s is away, again in %g s: %s", self._source.name, pause, error)
             finally:
                 await self._source.close()
