@@ -122,6 +122,25 @@ async def test_who_comes_back_after_a_small_step_back_of_the_clock_is_told_that_
 
 
 @on_its_loop
+async def test_who_comes_back_is_told_the_ends_since_though_the_clock_is_behind_them(api, clock):
+    """That of this process may be behind the one of the database by which jobs end."""
+    stream = Stream(api)
+    await stream.has(b"retry: ")
+    clock.advance(1)
+    await done(api, "mail")
+    [(last, _)] = events(await stream.has(b"event: ended"), b"ended")
+    clock.advance(1)
+    id = await done(api, "mail")
+    await stream.has(b'"id":"%s"' % id.encode())  # so no later snapshot has it
+    clock.step(-3)
+    back = Stream(api, last)
+    told = await back.has(b"event: missed")
+    for one in (stream, back):
+        await one.close()
+    assert [job["id"] for _, job in events(told, b"ended")] == [id]
+
+
+@on_its_loop
 async def test_who_comes_back_at_once_has_missed_nothing(api):
     first = Stream(api)
     await first.has(b"retry: ")

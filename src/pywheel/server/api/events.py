@@ -75,10 +75,11 @@ async def _earlier(call: Call) -> tuple[tuple[int, int], list[Ended], bool]:
     if found is None:
         return now, [], given is not None
     at = int(found[1]), int(found[2])
-    if at[0] > wall:  # the clock was set back since, and what ended meanwhile has times before this one
-        return now, [], True
     ended = await call.ask(ListEnded(call.parameters.topic, at[0], _MOST, wall + _AHEAD))
-    return at, [one for one in reversed(ended) if (one.ended, one.id) > at], len(ended) >= _MOST
+    earlier = [one for one in reversed(ended) if (one.ended, one.id) > at]
+    if at[0] > wall:  # the clock was set back, and what ended since has times before this one; or it lags here alone
+        return now, earlier, True
+    return at, earlier, len(ended) >= _MOST
 
 
 async def _told(
