@@ -123,6 +123,7 @@ async def test_a_connection_to_a_server_that_has_become_a_replica_is_not_used_ag
         ({"url": "redis://x?nosuch=5"}, "option in the address: .*'nosuch'"),
         ({"url": "unix:///x?socket_timeout=soon"}, "option in the address: .*socket_timeout"),
         ({"url": "rediss://x?ssl_cert_reqs=no"}, "option in the address: .*no"),
+        ({"url": "redis://x?retry=3"}, "option in the address: .*no attribute"),
         ({"maxlen": 0}, "maxlen"),
         ({"remember": 0}, "remember"),
     ],

@@ -84,7 +84,7 @@ class RedisStreams(BrokerOutlet["RedisLink"]):
         self._redis = needed("redis.asyncio", "redis")
         try:
             self._redis.ConnectionPool.from_url(url).make_connection()  # connects nowhere
-        except (TypeError, ValueError, self._redis.RedisError) as error:
+        except (AttributeError, TypeError, ValueError, self._redis.RedisError) as error:
             raise BadOption(f"redis does not take an option in the address: {error}") from None
         self.away = (OSError, self._redis.RedisError)
 
