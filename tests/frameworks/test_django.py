@@ -369,6 +369,31 @@ def test_a_coroutine_that_reads_rows_keeps_its_connection_while_another_one_ends
     assert result.stdout == "[(1,), (2,)]\nNone\n", result.stdout + result.stderr
 
 
+THREADS = """
+import asyncio, sys, threading
+import django
+from django.conf import settings
+
+database = {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}
+settings.configure(DATABASES={"default": database}, INSTALLED_APPS=["pywheel.django"])
+django.setup()
+from pywheel.django import queue
+
+async def coroutine(job):
+    pass
+
+begun, begin = [], threading.Thread.start
+threading.Thread.start = lambda thread: (begun.append(thread.name), begin(thread))
+asyncio.run(queue.middleware.around_function(coroutine)(None))
+print(begun)
+"""
+
+
+def test_a_coroutine_that_calls_no_synchronous_function_begins_no_thread(tmp_path):
+    result = run("-c", THREADS, f"{tmp_path}/db.sqlite3")
+    assert result.stdout == "[]\n", result.stdout + result.stderr
+
+
 def test_each_further_migration_in_a_process_changes_nothing(migrated):
     """Tests of migrations run many: each one wrapped what drops the database once more."""
     assert "drops 1" in migrated.shell("""

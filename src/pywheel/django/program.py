@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import django
-from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.apps import apps
 from django.db import connections
 
@@ -65,11 +65,12 @@ def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
 
         @functools.wraps(function)
         async def awaited(job: Job) -> Any:
-            async with ThreadSensitiveContext():
+            async with ThreadSensitiveContext() as context:
                 try:
                     return await function(job)
                 finally:
-                    await sync_to_async(_close_connections)()  # the thread ends
+                    if context in SyncToAsync.context_to_thread_executor:  # else it called none, and there is no thread
+                        await sync_to_async(_close_connections)()  # the thread ends
 
         return awaited
 
