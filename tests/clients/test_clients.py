@@ -4,6 +4,7 @@ So do the lines that docs/clients.md shows in each of them.
 """
 
 import os
+import signal
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,9 +52,22 @@ TALK = [
 ]  # fmt: skip
 
 
-def test_the_node_worker_goes_on_after_a_restart_of_the_server_and_repeats_its_ack(tmp_path):
-    tools.built_node(tmp_path)
-    asked, left = [], iter(TALK)
+# Its pauses are over at once.
+HURRIED = """data:text/javascript,
+import timers from "node:timers/promises";
+import { syncBuiltinESMExports } from "node:module";
+timers.setTimeout = async () => {};
+syncBuiltinESMExports();
+"""
+
+
+def talked(folder, talk, *flags):
+    """Run the Node worker beside a server that talks like this; return the paths that were asked, and its errors.
+
+    An answer's status may be a signal: the worker gets that, and its connection is cut.
+    """
+    tools.built_node(folder)
+    asked, left, begun = [], iter(talk), threading.Event()
 
     class Desk(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -61,8 +75,11 @@ def test_the_node_worker_goes_on_after_a_restart_of_the_server_and_repeats_its_a
         def do_POST(self):
             self.rfile.read(int(self.headers.get("content-length", 0)))
             asked.append(self.path)
-            _, status, content = next(left)
-            if status is None:
+            _, status, content = next(left, TALK[-1])  # a worker that asks more ends
+            if isinstance(status, signal.Signals):
+                begun.wait()
+                worker.send_signal(status)
+            if status is None or isinstance(status, signal.Signals):
                 self.close_connection = True
                 return
             self.send_response(status)
@@ -78,12 +95,34 @@ def test_the_node_worker_goes_on_after_a_restart_of_the_server_and_repeats_its_a
     with ThreadingHTTPServer(("127.0.0.1", 0), Desk) as desk:
         thread = threading.Thread(target=desk.serve_forever)
         thread.start()
+        environment = {**os.environ, "PYWHEEL_URL": f"http://127.0.0.1:{desk.server_port}"}
+        command = ["node", *flags, folder / "worker.mjs"]
         try:
-            environment = {**os.environ, "PYWHEEL_URL": f"http://127.0.0.1:{desk.server_port}"}
-            command = ["node", tmp_path / "worker.mjs"]
-            ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+            with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as worker:
+                begun.set()
+                try:
+                    return asked, worker.communicate(timeout=LIMIT)[1]
+                finally:
+                    worker.kill()
         finally:
             desk.shutdown()
             thread.join()
-    assert asked == [path for path, _, _ in TALK], ended.stderr
-    assert "no: end" in ended.stderr
+
+
+def test_the_node_worker_goes_on_after_a_restart_of_the_server_and_repeats_its_ack(tmp_path):
+    asked, said = talked(tmp_path, TALK)
+    assert asked == [path for path, _, _ in TALK], said
+    assert "no: end" in said
+
+
+def test_ctrl_c_ends_the_node_worker_though_its_server_is_away(tmp_path):
+    talk = [(RESERVE, None, b""), (RESERVE, signal.SIGINT, b""), (RESERVE, 401, b'{"title": "no", "detail": "end"}')]
+    asked, said = talked(tmp_path, talk)
+    assert asked == [RESERVE] * 2, said
+
+
+def test_the_node_worker_gives_an_ack_up_after_some_tries(tmp_path):
+    """By then its claim is over, or soon will be."""
+    talk = [TALK[2], *[(ACK, None, b"")] * 30, TALK[-1]]
+    asked, said = talked(tmp_path, talk, "--import", HURRIED)
+    assert asked == [path for path, _, _ in talk], said
