@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from pywheel.stores import open
+from pywheel.stores.relational.store import RelationalStore
 from pywheel.stores.server import ServerClock
 
 
@@ -51,3 +53,19 @@ def test_a_step_of_the_servers_clock_is_a_step_here(clock):
 def test_the_monotonic_side_is_the_hosts(clock):
     clock.heard(5_000.0, 99.999, 100.0)
     assert clock.time() == 100.0
+
+
+def test_a_server_whose_first_answer_was_slow_is_asked_again(sql_server, monkeypatch):
+    asked, run = [], RelationalStore.run
+
+    def slow(store, statement, **more):
+        found = run(store, statement, **more)
+        if statement.text.startswith("SELECT {now}, "):
+            asked.append(statement)
+            if len(asked) == 1:
+                time.sleep(0.06)
+        return found
+
+    monkeypatch.setattr(RelationalStore, "run", slow)
+    with open(sql_server.url()):
+        assert 2 <= len(asked) <= 3

@@ -74,7 +74,7 @@ def is_waited_for(page):
 
 
 def test_many_threads_never_meet(path, monkeypatch):
-    monkeypatch.setattr(module, "_STALLED", 60)
+    monkeypatch.setattr(module, "_STALLED", (60, 60))
     inside, met = [], []
 
     def visit():
@@ -93,7 +93,8 @@ def test_many_threads_never_meet(path, monkeypatch):
 
 @pytest.mark.skipif(module._SYSCALL is None, reason="nobody can be woken here")
 def test_one_that_waits_comes_before_the_one_that_had_the_turn(path, page, monkeypatch):
-    for name in ("_YIELD", "_STALLED", "_LOOK"):  # however long the waiter takes to wake
+    monkeypatch.setattr(module, "_STALLED", (60, 60))
+    for name in ("_YIELD", "_LOOK"):  # however long the waiter takes to wake
         monkeypatch.setattr(module, name, 60)
     order, threads = [], []
 
@@ -114,7 +115,7 @@ def test_one_that_waits_comes_before_the_one_that_had_the_turn(path, page, monke
 
 
 def test_a_turn_that_others_keep_between_them_is_given_up_in_time(page, theirs, monkeypatch):
-    monkeypatch.setattr(module, "_STALLED", 60)
+    monkeypatch.setattr(module, "_STALLED", (60, 60))
 
     def in_vain():
         with pytest.raises(StoreBusy, match="others kept the turn"):
@@ -122,6 +123,24 @@ def test_a_turn_that_others_keep_between_them_is_given_up_in_time(page, theirs, 
 
     assert run(theirs, in_vain)
     assert run(page)
+
+
+@pytest.mark.parametrize(
+    ("took", "patience"), [([0.01, 9.0, 0.02], 0.1), ([0.0, 0.5, 0.4], 2.0), ([9.0, 0.0, 9.0], 3.0)]
+)
+def test_where_turns_take_long_a_holder_has_longer_to_go_on_but_not_for_one_that_was_stopped(page, took, patience):
+    page._took.extend(took)
+    assert page._patience() == pytest.approx(patience)
+
+
+def test_a_turn_of_ones_own_counts_from_its_beginning_to_its_end(page, theirs, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    page.enter(200.0)
+    now[0] += 2.0
+    page.leave()
+    page.leave()
+    assert list(page._took)[-2:] == [0.0, 2.0]
 
 
 def test_it_is_known_whether_another_one_had_the_turn(page, theirs):
@@ -223,7 +242,7 @@ def test_one_who_died_while_waiting_holds_nobody_up(page):
 
 def test_after_the_page_was_deleted_writers_share_one_turn_again(path, monkeypatch):
     monkeypatch.setattr("pywheel.stores.sqlite.presence._LOOK", 0)
-    monkeypatch.setattr(module, "_STALLED", 60)
+    monkeypatch.setattr(module, "_STALLED", (60, 60))
     side = path.with_name("jobs.db-workers")
     with open(f"sqlite:///{path}") as store, process(path) as other:
         put(store)

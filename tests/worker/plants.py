@@ -173,7 +173,7 @@ class TurnWaitedFor(StoppedInTurn):
 
     def __init__(self):
         super().__init__()
-        page._STALLED = 1_000
+        page._STALLED = 1_000, 1_000
 
 
 def _priority(job):

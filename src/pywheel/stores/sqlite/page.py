@@ -25,6 +25,7 @@ import platform
 import struct
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
@@ -90,7 +91,8 @@ _SETTLED: Final = 5_000  # ms: by then all have come over to a new page
 _PATIENCE: Final = 5.0  # seconds to wait for others who take a slot; they take microseconds
 _LOOK: Final = 0.02  # seconds between looks at a turn that another holds, and at a bell without a futex
 _YIELD: Final = 0.02  # seconds to let the waiter that was woken take the turn first
-_STALLED: Final = 0.1  # seconds after which nobody waits any more for a holder of the turn that does not go on
+_STALLED: Final = 0.1, 3.0  # seconds at least and at most after which nobody waits for a holder that does not go on
+_TURNS_LONG: Final = 5  # such a holder takes so many times as long as one's own turns
 
 _random: Final = Random()
 draw: Final = _random.getrandbits
@@ -118,6 +120,8 @@ class Page:
         self._me = draw(31) + 1
         self._yields = False  # a waiter was woken to take the turn next
         self._stalled: tuple[int, int] | None = None  # the turn of a holder that does not go on
+        self._began = 0.0  # when this page's user got the turn
+        self._took = deque([0.0] * 3, 3)  # seconds of its last turns: on a slow disk those of others are as long
         self.held = False
         """Whether this page's user has the turn."""
         self.alone = False
@@ -274,6 +278,7 @@ class Page:
             if words[_OWNER] == self._me:
                 _sleep(self._base + 8 * _OWNER, self._me, _YIELD)
         self.held = self._lock(_TURN) or self._queue(until)
+        self._began = time.monotonic()
         self.alone = self.held and words[_OWNER] == self._me
         if self.held and not self.alone:
             words[_OWNER] = self._me
@@ -283,7 +288,7 @@ class Page:
         """Return True once this page's user has the turn, False once the holder does not go on."""
         words = self.words
         seen: tuple[int, int] | None = None
-        since = 0.0
+        since, patience = 0.0, self._patience()
         while True:
             self.whole()
             words[_WAITED_FOR] = 1
@@ -293,12 +298,17 @@ class Page:
             now = time.monotonic()
             if turn != seen:
                 seen, since = turn, now
-            if turn == self._stalled or now >= since + _STALLED:
+            if turn == self._stalled or now >= since + patience:
                 self._stalled = turn
                 return False
             if now >= until:
                 raise StoreBusy(f"{self._path}: others kept the turn to write for too long: try again")
             _sleep(self._base + 8 * _TURNS, turn[1] & 0xFFFF_FFFF, min(_LOOK, until - now))
+
+    def _patience(self) -> float:
+        """Return the seconds after which a holder does not go on. A single long turn, as of a stop, does not count."""
+        least, most = _STALLED
+        return min(max(least, _TURNS_LONG * sorted(self._took)[1]), most)
 
     def leave(self) -> None:
         """Let the next one have its turn. Does nothing without it; may be interrupted, and called again.
@@ -309,6 +319,7 @@ class Page:
         self._unlock(_TURN)
         if self.held:
             self.held = False
+            self._took.append(time.monotonic() - self._began)
             words[_TURNS] += 1
             if words[_WAITED_FOR]:
                 words[_WAITED_FOR] = 0  # users that still wait set it again
