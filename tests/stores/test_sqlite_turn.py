@@ -143,6 +143,17 @@ def test_a_turn_of_ones_own_counts_from_its_beginning_to_its_end(page, theirs, m
     assert list(page._took)[-2:] == [0.0, 2.0]
 
 
+def test_how_long_others_keep_the_turn_is_learned_also_by_one_that_never_has_it(page, theirs):
+    for _ in range(3):
+        theirs.enter(time.monotonic() + 60)
+        assert not run(page)
+        theirs.leave()
+        theirs.enter(time.monotonic() + 60)
+        assert not run(page)
+        theirs.leave()
+    assert sorted(page._took)[1] >= module._STALLED[0]
+
+
 def test_it_is_known_whether_another_one_had_the_turn(page, theirs):
     run(page)
     run(page)

@@ -310,7 +310,9 @@ def test_no_lease_is_lost_while_an_end_is_on_its_way_though_some_steps_are_slow(
 
 def test_a_slow_step_gives_the_claims_of_the_next_ones_more_time_but_neither_for_long_nor_for_ever():
     sizer = BatchSizer(1)
-    sizer.took(3_600.0, 5_000.0)
+    sizer.took(3_600.0, 4_999.0)
+    assert sizer.slowest(4_999.0) == 0
+    sizer.took(9.0, 5_000.0)
     assert sizer.slowest(5_000.0) == 5
     sizer.took(0.01, 5_002.0)
     assert sizer.slowest(5_002.0) == 2.5
@@ -332,6 +334,19 @@ def test_a_pool_that_works_off_its_jobs_quickly_may_hold_more_however_long_it_to
         topic.feed(leases, 100.0)
         topic.left(leases, 100.9)
         assert (topic.room(101.0, 10**9) > 8) is more
+
+
+def test_a_worker_trusts_a_lease_no_longer_than_the_store_gives_it_and_begins_it_for_longer_after_slow_steps():
+    with JobQueue("memory:") as queue:
+        queue.handler("t", ttr="200ms")(print)
+        queue.put("t", ttr=10)
+        topic = Worker(queue).dispatcher.topics["t"]
+        [[job]] = queue.store.apply([Reserve("t", 1, topic.policy, "w")])
+        assert Lease(job, topic, 100.0, True).until == pytest.approx(100 + 10 + topic.policy.slack / 1000)
+        lease, leases = Lease(job, topic, 100.0, False, started=100.0), Leases()
+        leases.add([lease], 100.0)
+        assert leases.due(100.2, 2.0) == [lease]
+        assert leases.command(lease).ttr == 10_000 + 500 + 4_000
 
 
 def test_a_handler_that_has_ended_renews_its_lease_no_more():

@@ -32,9 +32,10 @@ __all__ = ["ALONE", "Claims"]
 ALONE: Final = 1_000
 """Claims in a step of a worker with one topic."""
 _TOGETHER: Final = 128  # the same with several topics: a topic that becomes due during a step waits for milliseconds
-_SLOW: Final = 0.35  # seconds of a step after which the next one claims less: held jobs must begin in half a second
+_SLOW: Final = 0.35  # seconds of a step after which the next one claims less: held jobs must begin soon
 _FEWEST: Final = 64  # claims in a step, however slow it is
 _SLOWEST: Final = 5.0  # seconds of a slow step that count
+_ASLEEP: Final = 10.0  # seconds of a step that was none: the machine slept, or a test moved its clock
 _QUICK: Final = 0.05  # seconds of a step that make no difference
 _FADES: Final = 2.0  # seconds in which half of them are forgotten
 _CONTEST: Final = 100  # topics that compete for the next place
@@ -64,7 +65,8 @@ class BatchSizer:
 
     def took(self, seconds: float, now: float) -> None:
         """Take in how long a step took: halve the number after a slow step, double it after a quick one."""
-        self._slow, self._slow_at = max(min(seconds, _SLOWEST), self.slowest(now)), now
+        slow = min(seconds, _SLOWEST) if seconds < _ASLEEP else 0.0
+        self._slow, self._slow_at = max(slow, self.slowest(now)), now
         if seconds > _SLOW:
             self.claims = max(self.claims // 2, _FEWEST)
         elif seconds < _SLOW / 2:

@@ -247,7 +247,7 @@ class Dispatcher:
         """Settle, renew and claim in one transaction; then prune in another."""
         asked = self._clock.time()
         settling = self._completer.commands(asked, self._claims.batches.full)
-        renewals = [*self._leases.begins(asked), *self._leases.renewals(asked)] if len(self._leases) else []
+        renewals = self._leases.due(asked, self._claims.batches.slowest(asked)) if len(self._leases) else []
         expires_at = self._expires_at()
         expire = [Expire(_EXPIRED)] if expires_at is not None and now >= expires_at else []
         uncertain = self._claims.uncertain(asked)

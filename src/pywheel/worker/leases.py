@@ -26,7 +26,7 @@ __all__ = ["HOLD", "Lease", "Leases", "hold_of", "lease_margin"]
 HOLD: Final = 1_000
 """ms that the store holds a claim at least: if the worker is stopped, its waiting jobs are late by that much."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
-_START_BEGUN: Final = 4.5  # the same for a claim that begins at once: `pause` waits 5 s for a worker that stands still
+_START_BEGUN: Final = 2.5  # the same for a claim that begins at once: `pause` waits 3 s for a worker that stands still
 _SLOW: Final = 1.0  # seconds of a slow step that count for HOLD
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: most are settled by then
 _STUCK: Final = 0.4  # seconds that a job waits in a pool before it is given back; half its lease if that is less
@@ -46,7 +46,7 @@ def lease_margin(ttr: int, slow: float = 0.0) -> int:
 
 
 def hold_of(slow: float) -> int:
-    """Return for how many ms a claim is held: the handler may begin later by a slow step, too."""
+    """Return for how many ms a claim is held: a slow step also lets the handler begin later."""
     return HOLD + int(3_000 * min(slow, _SLOW))
 
 
@@ -58,7 +58,7 @@ class Lease:
     topic: TopicState
     claimed: float  # before the store was asked
     begun: bool  # whether the store knows that it has begun
-    slow: float = 0.0  # seconds of the slowest step before it
+    slow: float = 0.0  # seconds of the slowest step before it, or before its renewal
     answered: float = 0.0  # when the store had answered
     until: float = 0.0
     start_by: float = 0.0
@@ -72,7 +72,8 @@ class Lease:
 
     def __post_init__(self) -> None:
         if self.begun:
-            self.until = self.claimed + self.ttr / 1000
+            handler = self.topic.handler  # whose ttr gives the margin of a claim
+            self.until = self.claimed + ((self.job.ttr or handler.ttr) + lease_margin(handler.ttr, self.slow)) / 1000
             self.start_by = min(self.until, self.claimed + _START_BEGUN)
         else:
             self.until = self.claimed + hold_of(self.slow) / 1000
@@ -90,7 +91,7 @@ class Lease:
         if self.started is None or not self.begun:
             return False
         ttr = self.job.ttr or self.topic.handler.ttr
-        return self.until - self.started < (ttr + lease_margin(ttr) / 2) / 1000
+        return self.until - self.started < (ttr + lease_margin(ttr, self.slow) / 2) / 1000
 
 
 class Quarantine:
@@ -220,6 +221,13 @@ class Leases:
             and not lease.ended  # else the store has its end first
             and lease.until - now < max(lease.ttr / 2000, _LOOK)
         ]
+
+    def due(self, now: float, slow: float) -> list[Lease]:
+        """Return the claims that must begin or be renewed now; `slow`: as for `lease_margin`."""
+        found = [*self.begins(now), *self.renewals(now)]
+        for lease in found:
+            lease.slow = max(lease.slow, slow)
+        return found
 
     def begin(self, lease: Lease, asked: float) -> None:
         """Note that the store has renewed a lease, from the time `asked` on."""

@@ -92,7 +92,7 @@ _PATIENCE: Final = 5.0  # seconds to wait for others who take a slot; they take 
 _LOOK: Final = 0.02  # seconds between looks at a turn that another holds, and at a bell without a futex
 _YIELD: Final = 0.02  # seconds to let the waiter that was woken take the turn first
 _STALLED: Final = 0.1, 3.0  # seconds at least and at most after which nobody waits for a holder that does not go on
-_TURNS_LONG: Final = 5  # such a holder takes so many times as long as one's own turns
+_TURNS_LONG: Final = 5  # times the length of the last turns, after which a holder does not go on
 
 _random: Final = Random()
 draw: Final = _random.getrandbits
@@ -121,7 +121,8 @@ class Page:
         self._yields = False  # a waiter was woken to take the turn next
         self._stalled: tuple[int, int] | None = None  # the turn of a holder that does not go on
         self._began = 0.0  # when this page's user got the turn
-        self._took = deque([0.0] * 3, 3)  # seconds of its last turns: on a slow disk those of others are as long
+        self._stalled_at = 0.0  # when that turn was first seen
+        self._took = deque([0.0] * 3, 3)  # seconds of the last turns that were seen, its own as well
         self.held = False
         """Whether this page's user has the turn."""
         self.alone = False
@@ -296,10 +297,16 @@ class Page:
             if self._lock(_TURN):
                 return True
             now = time.monotonic()
+            if self._stalled is not None and turn != self._stalled:  # it went on after all
+                self._took.append(now - self._stalled_at)
+                self._stalled = None
             if turn != seen:
+                if seen is not None:
+                    self._took.append(now - since)
                 seen, since = turn, now
             if turn == self._stalled or now >= since + patience:
-                self._stalled = turn
+                if turn != self._stalled:
+                    self._stalled, self._stalled_at = turn, since
                 return False
             if now >= until:
                 raise StoreBusy(f"{self._path}: others kept the turn to write for too long: try again")

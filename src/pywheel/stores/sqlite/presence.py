@@ -35,7 +35,7 @@ Rows = Callable[[str, Sequence[Any] | dict[str, Any]], list[Any]]
 _LEASE_FIRST: Final = "SELECT min(next) FROM job WHERE state = 1"
 _ROSTER: Final = "SELECT json_group_array(json_array(worker, json(topics))) FROM member"
 _LOOK: Final = 0.25  # seconds between looks whether the page is still the file of its name
-_HELD: Final = 5_000  # ms of silence after which a worker cannot start jobs that it has claimed
+_HELD: Final = 3_700  # ms of silence after which a worker cannot start jobs: 2.5 s after a claim, 1 s after a beat
 
 
 class _Known(NamedTuple):
