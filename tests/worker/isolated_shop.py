@@ -164,7 +164,7 @@ def works():
     from pywheel.worker import leases, topic_state
 
     if margin := int(os.environ.get("SHOP_MARGIN", "0")):
-        leases.lease_margin = topic_state.lease_margin = lambda ttr: margin
+        leases.lease_margin = topic_state.lease_margin = lambda *_: margin
     logging.basicConfig(level=logging.INFO)
     Worker(queue, grace=float(os.environ.get("GRACE", "30"))).run()
 
