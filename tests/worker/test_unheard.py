@@ -6,7 +6,7 @@ from pywheel import Fixed, StoreAway
 from pywheel.events import JobEnded, LeaseLost
 from pywheel.jobs import Outcome, State
 from pywheel.jobs.commands import Ack, Claim, Nack
-from pywheel.worker import claims, leases
+from pywheel.worker import leases
 from tests.jobs.waiting import finished, until, working
 from tests.worker.each_store import url
 
@@ -84,8 +84,7 @@ def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_
 def test_so_it_is_of_claims_beside_many_ends(live_queue, handled, monkeypatch, lane):
     told, cut, store = [], [], live_queue.store
     tried = store._tried_on
-    for module in (claims, leases):  # a busy machine may take longer than what is held is held
-        monkeypatch.setattr(module, "HOLD", 600_000)
+    monkeypatch.setattr(leases, "HOLD", 600_000)  # a busy machine may take longer than what is held is held
     live_queue.events.listen(told.append)
     ids = live_queue.put_many([live_queue.job("t") for _ in range(5_000)])
 
