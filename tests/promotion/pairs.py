@@ -110,7 +110,7 @@ class PostgresPair(Pair):
         self.replica.start()
         until(lambda: self.primary.run("SELECT 1 FROM pg_stat_replication"))
         if self.synchronous:
-            self.primary.run("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+            self.primary.alter("synchronous_standby_names", "*")
 
     def url(self, **options):
         places = [(str(server.folder), str(server.port)) for server in (self.primary, self.replica)]

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+from tests.jobs.waiting import until
 from tests.stores.server import Missing, Server, find
 
 __all__ = ["KINDS", "STORES", "MariaDB", "Missing", "PgBouncer", "Postgres", "Redis", "Server", "started"]
@@ -80,6 +81,14 @@ class Postgres(Server):
         place = {"host": str(self.folder), "port": self.port, "user": "pywheel", "dbname": "pywheel"}
         return psycopg.connect(**{**place, "autocommit": True, "connect_timeout": 10, **options})
 
+    def alter(self, name, value):
+        """Set a setting; return once all sessions follow it from their next statement on.
+
+        The server only signals itself to read its settings: a session that shows the new value came after all signals.
+        """
+        self.run(f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
+        until(lambda: self.run(f"SHOW {name}") == [(value,)])
+
     def url(self, via=None, *, tls=False, **options):
         user = options.pop("user", "pywheel")
         place = via.postgres_place() if via else {"host": str(self.folder), "port": self.port}
@@ -141,6 +150,10 @@ class MariaDB(Server):
 
         place = {"unix_socket": str(self.socket), "user": "root", "charset": "utf8mb4", "ssl_disabled": True}
         return pymysql.connect(**{**place, "autocommit": True, "connect_timeout": 10, **options})
+
+    def alter(self, name, value):
+        """Set a setting, at once for all sessions if it is not one of each."""
+        self.run(f"SET GLOBAL {name} = {value}")
 
     def url(self, via=None, *, tls=False, **options):
         user = options.pop("user", "root")

@@ -290,9 +290,9 @@ def switched(request):
     kind = servers.KINDS[request.param]
     started = contextmanager(servers.started)
     with started(kind) as old, started(kind) as new, Proxy(old) as proxy, ExitStack() as stores:
-        user, only_reads = {}, ("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+        user, only_reads = {}, "default_transaction_read_only"
         if request.param == "mariadb":
-            user, only_reads = {"user": "shop"}, ("SET GLOBAL read_only = 1",)  # the user root may write all the same
+            user, only_reads = {"user": "shop"}, "read_only"  # the user root may write all the same
             for each in (old, new):
                 each.run("CREATE USER shop", "GRANT ALL ON `db%`.* TO shop")
         url = old.url(via=proxy, **user)
@@ -301,7 +301,7 @@ def switched(request):
             put(replica)  # as on a replica, the topic has its number
 
         def switch():
-            old.run(*only_reads)
+            old.alter(only_reads, "on")
             proxy.lead_to(new, at_once=False)
 
         yield stores.enter_context(open(url)), there, switch
