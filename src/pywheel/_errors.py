@@ -1,33 +1,5 @@
 """The exceptions of pywheel."""
 
-__all__ = [
-    "BadAddress",
-    "BadArguments",
-    "BadBody",
-    "BadJob",
-    "BadOption",
-    "BadResult",
-    "ExtraMissing",
-    "JobExists",
-    "NoKey",
-    "NoSuchJob",
-    "NoSuchSchedule",
-    "NotAStore",
-    "PywheelError",
-    "StoreAway",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreCorrupt",
-    "StoreError",
-    "StoreFull",
-    "StoreReadOnly",
-    "StoreReplaced",
-    "StoreTooNew",
-    "TimersStopped",
-    "WaitTimeout",
-    "WheelFull",
-]
-
 
 class PywheelError(Exception):
     """Base of all errors of pywheel."""
@@ -163,5 +135,6 @@ class BadAddress(NotAStore, ValueError):
     """The address cannot be a store's: an unknown scheme or option, or a port that is not a number."""
 
 
-for _error in __all__:
-    globals()[_error].__module__ = "pywheel"  # where users import it from, for tracebacks and errors of jobs
+for _error in list(globals().values()):
+    if isinstance(_error, type):
+        _error.__module__ = "pywheel"  # where users import it from, for tracebacks and errors of jobs
