@@ -80,10 +80,6 @@ class SpooledStore(Front):
         """Return the store; until it was opened the spool's store, whose clock is the local one."""
         return self._breaker.store or self._spool.file
 
-    def opened(self, job: Job) -> Job:
-        """Return a claimed job as its handler gets it, even while the store is away."""
-        return self._described().opened(job)
-
     # ---- changes ----------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:

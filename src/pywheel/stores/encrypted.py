@@ -165,10 +165,6 @@ class EncryptedStore(Front):
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Close the store behind. Idempotent."""
-        self._store.close()
-
     def _close_beside(self, kept: EncryptedStore) -> None:
         close_beside(kept._store, self._store)
 

@@ -11,7 +11,7 @@ __all__ = ["Front", "close_beside"]
 
 
 def _of_described(name: str) -> Any:
-    """Return a property whose value is that of the store behind."""
+    """Return a property whose value is that of the store behind, also while it is away."""
     return property(lambda front: getattr(front._described(), name))
 
 
@@ -45,6 +45,7 @@ class Front(Store):
     durability = _of_described("durability")
     keeps_limits = _of_described("keeps_limits")
     ids_grow = _of_described("ids_grow")
+    opened = _of_described("opened")
 
     apply_within = _of_there("apply_within")
     ask = _of_there("ask")
@@ -54,6 +55,10 @@ class Front(Store):
     about = _of_there("about")
     vacuum = _of_there("vacuum")
     verify = _of_there("verify")
+
+    def close(self) -> None:
+        """Close the store behind. Idempotent."""
+        self._described().close()
 
 
 def close_beside(kept: Store, store: Store) -> None:

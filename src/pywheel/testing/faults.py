@@ -7,7 +7,6 @@ from typing import Any
 
 from .._errors import StoreAway
 from ..jobs.commands import Command
-from ..jobs.job import Job
 from ..stores.contract import Store
 from ..stores.front import Front
 
@@ -26,10 +25,6 @@ class FaultyStore(Front):
         self.fault = fault
         self.away = False
 
-    def opened(self, job: Job) -> Job:
-        """Return a claimed job as its handler gets it; this needs no connection, and works while `away` is set."""
-        return self.inner.opened(job)
-
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands, or fail before or after that."""
         store = self._there()
@@ -39,10 +34,6 @@ class FaultyStore(Front):
         if self.fault:
             self.fault("after", commands)
         return outcomes
-
-    def close(self) -> None:
-        """Close the store behind."""
-        self.inner.close()
 
     def _described(self) -> Store:
         return self.inner
