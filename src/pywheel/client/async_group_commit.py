@@ -18,26 +18,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .._errors import OutcomeUnknown, StoreBusy, StoreClosed
 from .._forks import renew_after_fork
 from ..jobs.commands import Command
 from ..stores.contract import Locked, Store, pauses
 
-__all__ = ["AsyncGroupCommit", "Promise"]
+__all__ = ["AsyncGroupCommit"]
 
 R = TypeVar("R")
-_Wish: TypeAlias = tuple[Command[Any], "Promise"]
+_Wish: TypeAlias = tuple[Command[Any], asyncio.Future[Any]]
 _Apply: TypeAlias = Callable[[Sequence[Command[Any]]], list[Any]]
-
-
-class Promise(Protocol):
-    """A receiver of an outcome: a future, or an object with its methods. They raise nothing."""
-
-    def done(self) -> bool: ...  # noqa: D102
-    def set_result(self, outcome: Any, /) -> None: ...  # noqa: D102
-    def set_exception(self, error: BaseException, /) -> None: ...  # noqa: D102
 
 
 @dataclass(slots=True)
@@ -90,20 +82,16 @@ class AsyncGroupCommit:
 
     def add(self, command: Command[R]) -> asyncio.Future[R]:
         """Return a future of the command's outcome, on the running loop."""
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self.add_for(command, future)
-        return future
-
-    def add_for(self, command: Command[Any], promise: Promise) -> None:
-        """Give a promise of the running loop the command's outcome, or its error."""
         loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
         latest, turn = self._latest
         if latest() is not loop:
             turn = self._turn_of(loop)
-        turn.waiting.append((command, promise))
+        turn.waiting.append((command, future))
         if not turn.busy:
             loop.call_soon(self._begin, loop, turn)
             turn.busy = True  # not earlier: a signal handler may raise before the loop has the call
+        return future
 
     def close(self) -> None:
         """End the thread after the commands that it has; later ones get StoreClosed. Idempotent."""
@@ -166,8 +154,8 @@ class AsyncGroupCommit:
     def _end(self, order: _Order, outcomes: list[Any] | BaseException) -> None:
         if isinstance(outcomes, BaseException):
             outcomes = [outcomes] * len(order.wishes)
-        for (_, promise), outcome in zip(order.wishes, outcomes, strict=True):
-            _fulfil(promise, outcome)
+        for (_, future), outcome in zip(order.wishes, outcomes, strict=True):
+            _fulfil(future, outcome)
         # After the tasks that resume now, so that their commands join the next transaction.
         order.loop.call_soon(self._begin, order.loop, order.turn)
 
@@ -304,13 +292,13 @@ class _Retries:
         return left
 
 
-def _fulfil(promise: Promise, outcome: Any) -> None:
-    if promise.done():  # cancelled meanwhile; the change was made all the same
+def _fulfil(future: asyncio.Future[Any], outcome: Any) -> None:
+    if future.done():  # cancelled meanwhile; the change was made all the same
         return
     if isinstance(outcome, BaseException):
-        promise.set_exception(outcome)
+        future.set_exception(outcome)
     else:
-        promise.set_result(outcome)
+        future.set_result(outcome)
 
 
 def _answer(end: Callable[[_Order, list[Any] | BaseException], None], order: _Order, outcomes: Any) -> None:
