@@ -51,11 +51,8 @@ class Link(ABC):
 
     confirmed = 0
     """How many messages the broker has confirmed."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether the connection is of no more use, so that another one must be opened."""
-        return False
+    closed = False
+    """Whether the connection is of no more use, so that another one must be opened."""
 
     async def blocked(self) -> str:
         """Return why the broker takes nothing for now, or "" if it has not said so."""

@@ -111,7 +111,7 @@ class Kafka(BrokerOutlet["KafkaLink"]):
             raise NotConfirmed("too many records are waiting for Kafka: queue.buffering.max.messages") from None
         except self._kafka.KafkaException as refused:
             error = refused.args[0]
-            link.fatal = link.fatal or error.code() == self._kafka.KafkaError._FATAL
+            link.closed = link.closed or error.code() == self._kafka.KafkaError._FATAL
         if error is None:
             return "confirmed"
         if error.code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
@@ -123,8 +123,6 @@ class KafkaLink(Link):
     """A producer, with one thread that receives the outcomes of all records."""
 
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
-        self.fatal = False
-        """Whether librdkafka has given up this producer: it sends nothing more."""
         self._producer = producer
         self._loop = loop
         self._told: list[tuple[asyncio.Future[Any], Any]] = []  # the waiting sender, and the record's error or None
@@ -142,10 +140,6 @@ class KafkaLink(Link):
         self._producer.produce(topic, value, key, headers=list(headers.items()), on_delivery=told)
         return await future
 
-    @property
-    def closed(self) -> bool:
-        return self.fatal
-
     def _hear(self) -> None:
         while not self._ended:
             self._serve(self._producer.poll, _POLL)
@@ -156,7 +150,7 @@ class KafkaLink(Link):
         try:
             serve(seconds)
         except Exception as error:  # all senders wait for this thread
-            self.fatal = self.fatal or _is_fatal(error)
+            self.closed = self.closed or _is_fatal(error)
             _LOGGER.exception("the producer, or a callback among the options, failed")
 
     def _tell(self) -> None:

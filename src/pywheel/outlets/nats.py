@@ -116,7 +116,7 @@ class NatsLink(Link):
         self._limits: set[asyncio.Timeout] = set()
 
     @property
-    def closed(self) -> bool:
+    def closed(self) -> bool:  # type: ignore[override]
         return not self.client.is_connected
 
     @asynccontextmanager

@@ -193,7 +193,7 @@ class RabbitLink(Link):
         self._connection = connection
 
     @property
-    def closed(self) -> bool:
+    def closed(self) -> bool:  # type: ignore[override]
         return not self._connection.is_opened or self.channel.is_closed
 
     async def blocked(self) -> str:

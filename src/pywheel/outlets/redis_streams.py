@@ -112,7 +112,7 @@ class RedisStreams(BrokerOutlet["RedisLink"]):
         try:
             return await link.add([_ADD, len(keys), *keys, self._remember, self._maxlen, *fields])
         except self._redis.ReadOnlyError:
-            link.read_only = True
+            link.closed = True  # the server has become a replica: the next connection may lead to another one
             raise
 
 
@@ -121,15 +121,9 @@ class RedisLink(Link):
 
     def __init__(self, client: Redis) -> None:
         self.client = client
-        self.read_only = False
-        """Whether the server has become a replica: the next connection may lead to another one."""
         self._waiting: list[_Wish] = []
         self._asked: list[_Wish] = []
         self._carrier: asyncio.Task[None] | None = None
-
-    @property
-    def closed(self) -> bool:
-        return self.read_only
 
     async def add(self, words: list[Any]) -> str:
         """Run a script; return its answer. An error of Redis is raised."""
