@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import django
@@ -14,7 +13,7 @@ from django.apps import apps
 from django.db import connections
 
 from ..client.queue import JobQueue
-from ..jobs.handler import Handler, is_async
+from ..jobs.handler import is_async
 from ..jobs.job import Job
 from ..jobs.middleware import Middleware
 from .database import store_url
@@ -30,14 +29,10 @@ class Connections(Middleware):
     """
 
     def add(self, functions: list[Any], function: Callable[..., object], what: str) -> None:
-        """Add a function; care for connections around it if it is an `on_dead`. BadJob as `Middleware.add`."""
+        """Add a function; care for connections around it if it is an `on_dead`. TypeError as `Middleware.add`."""
         super().add(functions, function, what)
         if functions is self.dead:
             functions[-1] = _with_connections(function)
-
-    def around(self, handler: Handler) -> Handler:
-        """Return a handler with this middleware around its function."""
-        return replace(handler, function=self.around_function(handler.function))
 
     def around_function(self, function: Callable[[Job], Any]) -> Callable[[Job], Any]:
         """Return a function of the same kind with this middleware around it."""

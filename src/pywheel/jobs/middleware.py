@@ -47,9 +47,8 @@ class Middleware:
 
     def around(self, handler: Handler) -> Handler:
         """Return a handler with these functions around it, or the handler itself if there are none."""
-        if not self.before and not self.after:
-            return handler
-        return replace(handler, function=self.around_function(handler.function))
+        function = self.around_function(handler.function)
+        return handler if function is handler.function else replace(handler, function=function)
 
     def around_function(self, function: Callable[[Job], Any]) -> Callable[[Job], Any]:
         """Return a function of the same kind, with these functions around it, or the function itself if there are none.
