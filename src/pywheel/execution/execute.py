@@ -24,7 +24,6 @@ from .ticks import asks
 
 __all__ = ["Ended", "Execution", "end_child", "settlement"]
 
-Spans = Callable[[Job], AbstractContextManager[object]]
 Finish = Callable[[Awaitable[Any]], Any]
 
 
@@ -63,18 +62,18 @@ class Execution:
         self._keep = keep
         self._admit = admit
 
-    def run(self, job: Job, finish: Finish, spans: Spans | None = None) -> Ended:
-        """Run the function in this thread. `finish` awaits the awaitable that it may return."""
+    def run(self, job: Job, finish: Finish, span: AbstractContextManager[object] | None = None) -> Ended:
+        """Run the function in this thread, within a span; by default the tracer's. `finish` awaits what it returns."""
         process, tracer = _process, self._events.tracer
         token = current_job.set(job)
         ended = _DONE
         try:
             if (job.headers or job.expires) and asks(job):  # most have none
                 self._admit(job)
-            if spans is None and tracer is None:
+            if span is None and tracer is None:
                 ended = self._call(job, finish, process)
             else:
-                with (spans or self._events.handling)(job):
+                with self._events.handling(job) if span is None else span:
                     ended = self._call(job, finish, process)
         except BaseException as raised:  # noqa: BLE001
             ended = Ended(raised)

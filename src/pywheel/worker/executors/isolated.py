@@ -20,12 +20,11 @@ import sys
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from ...events import Events, Tracer
+from ...events import Events
 from ...execution import Ended, Execution
 from ...execution.loading import give_keys, importing
 from ...jobs.handler import decide, error_text, to_the_end, verdict
@@ -76,18 +75,13 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
                 send(worker, json.dumps({"late": True}).encode())
                 continue
             tracer = None if events is None else events.tracer
-            spans = None if tracer is None else partial(_going_on, tracer, carried)
-            ended = execution.run(job, finish, spans)
+            span = None if tracer is None else tracer.going_on(carried)
+            ended = execution.run(job, finish, span)
             watch.until = None
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):  # the job's output is not lost if this process is killed
                     stream.flush()
             send(worker, json.dumps(_told(ended, job, retry)).encode())
-
-
-def _going_on(tracer: Tracer, carried: Mapping[str, str], job: Job) -> AbstractContextManager[object]:  # noqa: ARG001
-    """Return a context that continues the worker's span of a job here."""
-    return tracer.going_on(carried)
 
 
 def _functions(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], RetryFunction | None, Events | None]:
