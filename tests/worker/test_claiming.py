@@ -357,9 +357,9 @@ def test_a_handler_that_has_ended_renews_its_lease_no_more():
         [[job]] = queue.store.apply([Reserve("t", 1, ClaimPolicy(60_000, 3), "w")])
         lease, leases = Lease(job, Worker(queue).dispatcher.topics["t"], 100.0, True, started=100.0), Leases()
         leases.add([lease], 100.0)
-        assert leases.renewals(150.0) == [lease]
+        assert leases.due(150.0, 0.0) == [lease]
         lease.ended = 150.0
-        assert leases.renewals(150.0) == []
+        assert leases.due(150.0, 0.0) == []
 
 
 def test_a_lost_lease_is_told_once_though_its_renewal_and_its_end_are_both_refused():

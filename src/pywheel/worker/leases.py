@@ -192,16 +192,6 @@ class Leases:
             ]
         return self._old
 
-    def begins(self, now: float) -> list[Lease]:
-        """Return the claims of running handlers that have begun, unknown to the store, or later than it knows."""
-        return [
-            lease
-            for lease in self._look(now)
-            if lease.started is not None
-            and now - lease.started >= _BEGIN
-            and (not lease.begun or lease not in self._kept)
-        ]
-
     def stuck(self, now: float) -> dict[TopicState, bool]:
         """Return the topics with jobs that waited in a pool for too long, and whether one of them should have begun."""
         found: dict[TopicState, bool] = {}
@@ -211,9 +201,16 @@ class Leases:
                 found[lease.topic] = found.get(lease.topic, False) or lease.begun
         return found
 
-    def renewals(self, now: float) -> list[Lease]:
-        """Return the claims of running handlers that keep their lease, with less than half of it left."""
-        return [
+    def due(self, now: float, slow: float) -> list[Lease]:
+        """Return the claims of running handlers that must begin or be renewed now; `slow`: as for `lease_margin`."""
+        found = [  # claims that have begun, unknown to the store, or later than it knows
+            lease
+            for lease in self._look(now)
+            if lease.started is not None
+            and now - lease.started >= _BEGIN
+            and (not lease.begun or lease not in self._kept)
+        ]
+        found += [  # those that keep their lease, with less than half of it left
             lease
             for lease in self._kept
             if lease.begun
@@ -221,10 +218,6 @@ class Leases:
             and not lease.ended  # else the store has its end first
             and lease.until - now < max(lease.ttr / 2000, _LOOK)
         ]
-
-    def due(self, now: float, slow: float) -> list[Lease]:
-        """Return the claims that must begin or be renewed now; `slow`: as for `lease_margin`."""
-        found = [*self.begins(now), *self.renewals(now)]
         for lease in found:
             lease.slow = max(lease.slow, slow)
         return found
