@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Self, Unpack
@@ -79,7 +79,8 @@ class AsyncWorker:
         adopted = AdoptedLoop(loop, asyncio.current_task())
         work = partial(copy_context().run, self._work, loop, adopted)
         thread = threading.Thread(target=work, name="pywheel-worker", daemon=True)
-        with adopted.adopted(), self._signals() if signals else nullcontext():
+        stopping = stop_on_signals(self.stop, lambda: self.told_to_stop) if signals else nullcontext()
+        with adopted.adopted(), stopping:
             thread.start()
             cancelled: asyncio.CancelledError | None = None
             while not ended.done():
@@ -106,9 +107,6 @@ class AsyncWorker:
             self._stops += 1
             if self._worker is not None:
                 self._worker.stop()
-
-    def _signals(self) -> AbstractContextManager[None]:
-        return stop_on_signals(self.stop, lambda: self.told_to_stop)
 
     # ---- in a thread ------------------------------------------------------------------------------------------------
 

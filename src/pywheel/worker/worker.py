@@ -69,7 +69,7 @@ class Worker(BaseWorker):
             RuntimeError: this worker works already, or has worked before.
         """
         self._begin()
-        with self.signals():
+        with stop_on_signals(self.stop, lambda: self.told_to_stop):
             self.work()
 
     def start(self) -> None:
@@ -98,10 +98,6 @@ class Worker(BaseWorker):
             self.work()
         except (StoreClosed, StoreReplaced) as error:
             log_end(error)
-
-    def signals(self) -> AbstractContextManager[None]:
-        """Stop on signals within this context, if in the main thread. `run` does so by itself."""
-        return stop_on_signals(self.stop, lambda: self.told_to_stop)
 
 
 def stop_on_signals(stop: Callable[[], object], told_to_stop: Callable[[], bool]) -> AbstractContextManager[None]:
