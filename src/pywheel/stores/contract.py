@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from random import uniform
-from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
 from .._errors import BadJob, NoKey, PywheelError, StoreError, StoreFull
@@ -267,7 +266,5 @@ class Store(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

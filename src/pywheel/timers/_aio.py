@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from math import inf, nextafter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from .._seconds import first_ns
@@ -91,9 +90,7 @@ class AsyncTimers(Driver):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.stop()
 
     def _sooner(self) -> None:

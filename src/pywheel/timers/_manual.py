@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from .._forks import renew_after_fork
@@ -67,7 +66,7 @@ class Timers(Driver):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _next_ns(self) -> int | None:
