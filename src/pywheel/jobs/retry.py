@@ -14,6 +14,7 @@ from .._errors import BadOption
 from .checks import callable_with, number, whole
 from .durations import LONGEST, Duration, duration
 from .job import Job
+from .lifecycle import backoff
 
 __all__ = [
     "DEFAULT",
@@ -60,11 +61,7 @@ class RetryPolicy:
 
     def delay(self, attempt: int, draw: Callable[[], float] = random.random) -> int:
         """Return the ms to wait after this failed attempt, counted from 1; beyond the last delay, the last one."""
-        if not self.delays:
-            return 0
-        base = self.delays[min(max(attempt, 1), len(self.delays)) - 1]
-        spread = self.jitter * (2 * draw() - 1)
-        return min(max(round(base * (1 + spread)), 0), LONGEST)
+        return min(backoff(self.delays, attempt, self.jitter, 2 * draw() - 1), LONGEST)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.max_attempts} attempts>"
