@@ -68,7 +68,7 @@ def _no_number(name: str) -> Any:
 def _reader(wanted: Any) -> Reader:
     """Return the reader of a type. TypeError for a type that is not plain."""
     if wanted is Any or wanted is object:
-        return _as_it_is
+        return lambda value: value
     if wanted is float:
         return _float
     if wanted is None or wanted in (bool, int, str, list, dict, type(None)):
@@ -83,10 +83,6 @@ def _reader(wanted: Any) -> Reader:
     if origin is dict and parts[0] is str:
         return partial(_dict, _reader(parts[1]))
     raise TypeError(wanted)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _exactly(wanted: type, value: Any) -> Any:

@@ -27,7 +27,7 @@ class TaskHandler:
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self._signature = signature
-        self._result = encoded_result if encodes else _as_it_is
+        self._result = encoded_result if encodes else lambda result: result
 
     def __call__(self, job: Job) -> Any:
         """Handle a job; return the function's result. BadOption if a parameter cannot be provided, BadArguments."""
@@ -102,7 +102,3 @@ def task_handler(function: Callable[..., Any], signature: Signature, *, encodes:
         raise TypeError(f"a task must not be a generator: remove yield from {function!r:.80}")
     kind = AsyncTaskHandler if is_async(function) else TaskHandler
     return kind(function, signature, encodes=encodes)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
