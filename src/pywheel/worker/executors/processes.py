@@ -262,7 +262,7 @@ class _Child:
         except TimeoutError:
             raise HandlerTimeout(f"the handler's process was not ready within {_STARTS:g} s") from None
         except (OSError, EOFError):
-            raise HandlerDied(f"the handler's process ended before it was ready: {self._reason()}") from None
+            raise HandlerDied(f"the handler's process ended before it was ready: {end_of(self._waited())}") from None
         if failed:
             raise HandlerDied(f"the handler's process cannot import it: {failed}")
         return True
@@ -284,7 +284,7 @@ class _Child:
         except (OSError, EOFError):
             if not began and not self._ended:
                 return None
-            raise HandlerDied(f"the handler's process ended: {self._reason()}") from None
+            raise HandlerDied(f"the handler's process ended: {end_of(self._waited())}") from None
         return answer
 
     def _left(self) -> float:
@@ -306,13 +306,6 @@ class _Child:
         self._socket.settimeout(self._left())
         return receive(self._socket)
 
-    def _reason(self) -> str:
-        """Return in words how the process ended."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_ENDS)
-        self.kill()
-        return end_of(self._process.wait())
-
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
@@ -327,12 +320,16 @@ class _Child:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
 
-    def end(self, seconds: float) -> None:
-        """Reap the child, and kill it if it has not ended after `seconds`. Idempotent."""
+    def _waited(self, seconds: float = _ENDS) -> int:
+        """Return the child's exit status; kill the child if it has not ended after `seconds`."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         self.kill()
-        self._process.wait()
+        return self._process.wait()
+
+    def end(self, seconds: float) -> None:
+        """Reap the child, and kill it if it has not ended after `seconds`. Idempotent."""
+        self._waited(seconds)
         with self._mutex:
             if not self._ended:
                 self._ended = True
