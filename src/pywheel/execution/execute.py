@@ -19,8 +19,8 @@ from ..events import Events
 from ..jobs.commands import Ack, Nack, Release
 from ..jobs.handler import Handler, NotNow, current_job, ending, rest_of, to_the_end
 from ..jobs.job import Job
+from ..jobs.schedule import NAME
 from ..stores.contract import Store
-from .ticks import asks
 
 __all__ = ["Ended", "Execution", "end_child", "settlement"]
 
@@ -68,7 +68,7 @@ class Execution:
         token = current_job.set(job)
         ended = _DONE
         try:
-            if (job.headers or job.expires) and asks(job):  # most have none
+            if job.expires or NAME in job.headers:  # it may have expired, or is a tick
                 self._admit(job)
             if span is None and tracer is None:
                 ended = self._call(job, finish, process)
@@ -95,7 +95,7 @@ class Execution:
         process, token = _process, current_job.set(job)
         ended = _DONE
         try:
-            if (job.headers or job.expires) and asks(job):
+            if job.expires or NAME in job.headers:
                 await self._admit_in_thread(job)
             with self._events.handling(job):
                 result = self._function(job)

@@ -19,7 +19,7 @@ from ..jobs.schedule import BY_HAND, LATE, NAME, OVERLAP, VERSION, Schedule, tic
 from ..stores.contract import Store
 from ..stores.schedule_notes import ScheduleNotes
 
-__all__ = ["Behind", "admit", "asks", "is_tick", "waking"]
+__all__ = ["Behind", "admit", "is_tick", "waking"]
 
 _PAGE: Final = 1_000
 _AWAY: Final = 1.0  # seconds until a tick is claimed again, if the store did not answer whether it may run
@@ -35,11 +35,6 @@ class Behind(NotNow):
 def is_tick(job: Job) -> bool:
     """Whether a job was put for a schedule."""
     return NAME in job.headers
-
-
-def asks(job: Job) -> bool:
-    """Whether a claimed job needs admission before it runs."""
-    return job.expires is not None or is_tick(job)
 
 
 def admit(store: Store, job: Job) -> None:
