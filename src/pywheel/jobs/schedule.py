@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from .._errors import BadBody, BadJob, BadOption
 from . import cron
 from .checks import did_you_mean
-from .durations import duration
+from .durations import duration, moment
 from .job import Job, NewJob
 
 __all__ = [
@@ -62,7 +62,6 @@ MOST_MISSED: Final = 1_000
 _LONGEST_NAME: Final = 180  # characters: a note's has 200
 _ROOM: Final = 32_768  # bytes of a body and of headers: all of it is one note
 _LOOK_BACK: Final = 31 * 86_400_000  # ms: it is not known for longer which ticks were put
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RULES: Final = 20  # earlier rules that are kept: up to 20 changes between two plans lose no tick
 
 
@@ -224,10 +223,6 @@ class Schedule:
 
     # ---- as it is kept ----------------------------------------------------------------------------------------------
 
-    def does_what(self, other: Schedule) -> bool:
-        """Whether it does the same as another one, apart from when it began and whether it is paused."""
-        return self.at_rest == other.at_rest
-
     @property
     def at_rest(self) -> Schedule:
         """The schedule as it was given, without its history."""
@@ -303,10 +298,9 @@ def tick_of(job: Job) -> int | None:
     if text is None:
         return None
     try:
-        tick = round((datetime.fromisoformat(text) - _EPOCH).total_seconds() * 1000)
-    except (ValueError, TypeError):  # a header of the same name from elsewhere
+        return moment(datetime.fromisoformat(text))
+    except ValueError:  # a header of the same name from elsewhere
         return None
-    return tick if tick >= 0 else None
 
 
 def written(tick: int) -> str:

@@ -421,7 +421,7 @@ def as_said(schedule: Schedule, store: Store) -> ScheduleEdit:
     """Return the change that makes a schedule as given; a paused schedule stays paused."""
 
     def change(before: Schedule | None) -> Schedule | None:
-        if before is not None and not before.removed and before.does_what(schedule):
+        if before is not None and not before.removed and before.at_rest == schedule.at_rest:
             return None
         paused = before is not None and before.paused and not before.removed
         return replace(schedule.following(before, store.clock.wall()), paused=paused)
