@@ -161,7 +161,7 @@ class Completer:
             for topic in topics:
                 topic.left(fresh if len(topics) == 1 else [lease for lease in fresh if lease.topic is topic], now)
             unsettled += fresh
-        moves = [move for lease in unsettled if type(lease.ending) is Release for move in _moves(lease)]
+        moves = [move for lease in unsettled if type(lease.ending) is Release and (move := _move(lease)) is not None]
         looks, self._looks = self._looks, []
         for lease in looks:
             if woken := waking(self._store, lease.job, ended=_ends(lease)):
@@ -272,15 +272,14 @@ def _earlier(lease: Lease, history: Sequence[Attempt], state: State | None) -> b
     return State.DEAD if state is State.DEAD else State.DELAYED
 
 
-def _moves(lease: Lease) -> list[Edit | Cancel]:
+def _move(lease: Lease) -> Edit | Cancel | None:
     """Return the command that follows a release in the same transaction: a new due time, a cancel, or none."""
-    move = moved(lease.job, lease.error) if type(lease.ending) is Release and lease.handled else None
-    return [] if move is None else [move]
+    return moved(lease.job, lease.error) if type(lease.ending) is Release and lease.handled else None
 
 
 def _ends(lease: Lease) -> bool:
     """Whether a job has ended or failed, or is cancelled as it was skipped, and was not just given back."""
-    return type(lease.ending) is not Release or any(isinstance(move, Cancel) for move in _moves(lease))
+    return type(lease.ending) is not Release or isinstance(_move(lease), Cancel)
 
 
 def _may_wake(lease: Lease) -> bool:
@@ -290,7 +289,7 @@ def _may_wake(lease: Lease) -> bool:
 
 def _given_back(lease: Lease) -> JobGivenBack | JobSkipped:
     """Return the event of a job that was given back, with the seconds until it is due if it was moved, or skipped."""
-    move = next(iter(_moves(lease)), None)
+    move = _move(lease)
     if isinstance(move, Cancel):
         return JobSkipped(lease.job, str(lease.error))
     return JobGivenBack(lease.job, None if move is None else (move.delay or 0) / 1000)
