@@ -13,10 +13,11 @@ PACKAGE = Path(pywheel.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.pyi"))
 
 # layer: the layers it may import, beside itself. The top of the package may use any.
-EVERYBODY = {"_errors", "_forks", "_seconds", "clock", "events"}
+EVERYBODY = {"_errors", "_forks", "_later", "_seconds", "clock", "events"}
 MAY_IMPORT = {
     "_errors": set(),
     "_forks": set(),
+    "_later": set(),
     "_seconds": set(),
     "clock": set(),
     "events": {"jobs"},

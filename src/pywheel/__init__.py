@@ -1,8 +1,8 @@
 """Millions of timers in one process, and delayed jobs that survive it."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from . import _later
 from ._errors import (
     BadAddress,
     BadArguments,
@@ -229,14 +229,7 @@ _LATER: Final = {
     "Supervisor": ".processes",
     **dict.fromkeys(("AsyncWorker", "Worker", "WorkerOptions"), ".worker"),
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Import the other names on first use."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
-    return value
+__getattr__ = _later.later(globals(), _LATER)
 
 
 def __dir__() -> list[str]:

@@ -5,9 +5,9 @@ pytest finds the fixtures `manual_clock`, `autojump_clock`, `job_queue` and `que
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from .._later import later
 from ..clock import ManualClock
 from .fixtures import autojump_clock, job_queue, manual_clock, queue_tester
 
@@ -38,11 +38,4 @@ _LATER: Final = {
     "StoreSuite": ".suite",
     "run_due": ".due",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first used."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
-    return value
+__getattr__ = later(globals(), _LATER)

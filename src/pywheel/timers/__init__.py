@@ -1,8 +1,8 @@
 """Timers with callbacks, on the core's wheel: driven by hand, by a thread, by asyncio; and containers on it."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from .._later import later
 from ..clock import Clock, ManualClock, MonotonicClock
 from ._delay_queue import DelayQueue, ShutDown
 from ._driver import Timer
@@ -43,11 +43,4 @@ _LATER: Final = {
     "timeout": "._timeouts",
     "timeout_at": "._timeouts",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Import the names that need asyncio on first use."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
-    return value
+__getattr__ = later(globals(), _LATER)
