@@ -17,7 +17,7 @@ from pywheel.jobs import Counts, Outcome, State
 from pywheel.jobs.commands import ClaimPolicy, Expired, Reserve
 from pywheel.testing import FaultyStore
 from pywheel.worker.dispatcher import Dispatcher
-from pywheel.worker.executors import OwnLoop
+from pywheel.worker.executors.coroutines import OwnLoop
 from pywheel.worker.leases import Lease, Quarantine
 from tests.jobs.waiting import finished, state, until, working
 from tests.worker.held import Held

@@ -12,7 +12,7 @@ from typing import Self, Unpack
 from ..execution.loading import no_worker_while_importing
 from ..jobs.new_job import misspelt
 from .base import BaseWorker, Program, WorkerOptions, log_end
-from .executors import AdoptedLoop
+from .executors.coroutines import AdoptedLoop
 from .worker import stop_on_signals
 
 __all__ = ["AsyncWorker"]

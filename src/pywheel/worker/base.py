@@ -29,7 +29,10 @@ from ..tasks.handler import TaskHandler
 from .chores import retention
 from .deaths import Deaths
 from .dispatcher import MAX_BYTES, Dispatcher
-from .executors import AsyncPool, IsolatedPool, Loop, Outside, Pool, ThreadPool, Threads
+from .executors.coroutines import AsyncPool, Loop
+from .executors.pool import Outside, Pool
+from .executors.processes import IsolatedPool
+from .executors.threads import ThreadPool, Threads
 from .leases import Lease
 from .schedules import declare, declare_lost, with_planner
 

@@ -30,7 +30,7 @@ from .claims import Claims
 from .completer import SOON, Completer
 from .deaths import Deaths
 from .due_times import DueTimes
-from .executors import Outside, Pool, Runner
+from .executors.pool import Outside, Pool, Runner
 from .leases import Lease, Leases
 from .topic_state import Places, TopicState
 

@@ -12,7 +12,7 @@ from typing import Final, Unpack
 from .._errors import StoreClosed, StoreReplaced
 from ..jobs.new_job import misspelt
 from .base import BaseWorker, Program, WorkerOptions, log_end
-from .executors import OwnLoop
+from .executors.coroutines import OwnLoop
 
 __all__ = ["Worker", "on_signals", "stop_on_signals"]
 
