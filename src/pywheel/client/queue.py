@@ -150,7 +150,7 @@ class JobQueue(_Queue, Applies):
             JobExists: a key is taken.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        return self.calls.apply_within(connection, Put(batch(jobs)))
+        return self._apply(Put(batch(jobs)), connection)
 
     # ---- one job ----------------------------------------------------------------------------------------------------
 
@@ -315,10 +315,7 @@ class AsyncJobQueue(_Queue, AsyncApplies):
         """
         return (await self.calls.aapply_within(connection, Put((self.job(topic, body, **options),))))[0]
 
-    async def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
-        """As `JobQueue.put_many`."""
-        return await self.calls.aapply_within(connection, Put(batch(jobs)))
-
+    put_many = awaited(JobQueue.put_many)
     get = in_a_thread(JobQueue.get)
     cancel = awaited(JobQueue.cancel)
     reschedule = awaited(JobQueue.reschedule)
