@@ -81,7 +81,7 @@ class Calls:
         """
         store = self._front(self._opener())
         close_beside(vars(self).setdefault("store", store), store)
-        vars(self).setdefault("batches", AsyncGroupCommit(self.store, self._applied))
+        vars(self).setdefault("batches", AsyncGroupCommit(self.store, self.applied))
         vars(self).setdefault("waits", CompletionListener(self.store))
         if self._opener is _closed:  # closed meanwhile
             self._close()
@@ -108,7 +108,7 @@ class Calls:
                 self._work_on(self._front(self.store))
 
     def _work_on(self, store: Store) -> None:
-        self.store, self.batches, self.waits = store, AsyncGroupCommit(store, self._applied), CompletionListener(store)
+        self.store, self.batches, self.waits = store, AsyncGroupCommit(store, self.applied), CompletionListener(store)
 
     def _front(self, store: Store) -> Store:
         return store if self._keyring is None else EncryptedStore(store, self._keyring)
@@ -141,7 +141,7 @@ class Calls:
         if isinstance(outcome, BaseException):
             raise outcome
         if self.events.listeners:
-            self._applied((command,), (outcome,))
+            self.applied((command,), (outcome,))
         return outcome  # type: ignore[no-any-return]
 
     def aapply(self, command: Command[R]) -> Awaitable[R]:
@@ -185,7 +185,7 @@ class Calls:
             return await in_thread(connection, partial(self.apply_within, connection, command))
         return self.apply_within(connection, command)
 
-    def _applied(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any]) -> None:
+    def applied(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any]) -> None:
         """Report the jobs that were put. Called after they are durable."""
         if not self.events.listeners:
             return

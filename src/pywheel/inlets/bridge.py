@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from .._errors import BadJob, PywheelError, StoreClosed, StoreError, StoreReplaced
 from ..client.queue import JobQueue
-from ..events import JobsPut
 from ..jobs.commands import Put
 from .received import Message, put_of
 
@@ -139,9 +138,7 @@ class Bridge:
                     left.append((message, put))
                 else:
                     yield message, outcome
-            count = sum(not isinstance(outcome, BaseException) for outcome in outcomes)
-            if count and self._queue.events.listeners:
-                self._queue.events.emit(JobsPut(self._topic, count))
+            self._queue.calls.applied([put for _, put in puts], outcomes)
             if left:
                 if self._stopped.is_set():
                     return
