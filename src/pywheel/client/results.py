@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Final
 
 from .._errors import StoreAway, StoreBusy, WaitTimeout
@@ -35,13 +38,8 @@ def wait(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> Result:
         time.sleep(job)
     if isinstance(job, Result):
         return job
-    future = calls.waits.enter(job)
-    try:
+    with _entered(calls, job, time_left) as future:
         return future.result(time_left())
-    except TimeoutError:
-        raise _late(job, time_left.seconds) from None
-    finally:
-        calls.waits.leave(job.id, future)
 
 
 async def wait_async(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> Result:
@@ -51,13 +49,8 @@ async def wait_async(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> 
         await asyncio.sleep(job)
     if isinstance(job, Result):
         return job
-    future = calls.waits.enter(job)
-    try:
+    with _entered(calls, job, time_left) as future:
         return await asyncio.wait_for(asyncio.wrap_future(future), time_left())
-    except TimeoutError:
-        raise _late(job, time_left.seconds) from None
-    finally:
-        calls.waits.leave(job.id, future)
 
 
 def _found(calls: Calls, ref: Ref | Job, time_left: TimeLeft) -> Job | Result | float:
@@ -67,6 +60,19 @@ def _found(calls: Calls, ref: Ref | Job, time_left: TimeLeft) -> Job | Result | 
         return job if job.state.live else result(calls, ref)
     except (StoreAway, StoreBusy) as error:
         return time_left.pause(error)
+
+
+@contextmanager
+def _entered(calls: Calls, job: Job, time_left: TimeLeft) -> Iterator[Future[Result]]:
+    """Give the future of a job's result within this context. A TimeoutError in it becomes WaitTimeout."""
+    future = calls.waits.enter(job)
+    try:
+        yield future
+    except TimeoutError:
+        why = f"job {job.id} of topic {job.topic!r:.82} has not ended within {time_left.seconds:g} s: it goes on"
+        raise WaitTimeout(why) from None
+    finally:
+        calls.waits.leave(job.id, future)
 
 
 class TimeLeft:
@@ -87,7 +93,3 @@ class TimeLeft:
         if not left:
             raise error
         return min(next(self._pauses), left)
-
-
-def _late(job: Job, seconds: float | None) -> WaitTimeout:
-    return WaitTimeout(f"job {job.id} of topic {job.topic!r:.82} has not ended within {seconds:g} s: it goes on")
