@@ -200,9 +200,6 @@ class AsyncDelayQueue(DelayItems[T]):
         _wake_every(self._getters)
         _wake_every(self._putters)
 
-    def _next_ns(self) -> int | None:
-        return None  # waiting tasks wake when the loop gets its turn
-
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
         if self._alarm is not None:
             self._alarm.ask_soon()

@@ -238,6 +238,9 @@ class DelayItems(ABC, Generic[T]):
         if self._is_over():
             self._wake_all()
 
+    def _next_ns(self) -> int | None:
+        return None  # no turn of a ManualClock: waiting threads wake by themselves, tasks in their loop's turn
+
     @property
     def _unfinished(self) -> int:
         """The number of items that `join` waits for. Those on the wheel count there: no interrupt comes between."""

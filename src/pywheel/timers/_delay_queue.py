@@ -200,9 +200,6 @@ class DelayQueue(DelayItems[T]):
         for waiting in (self._leader, self._followers, self._not_full):
             waiting.notify_all()
 
-    def _next_ns(self) -> int | None:
-        return None  # waiting threads wake by themselves
-
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
         with self._lock:
             self._wake_all()
