@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -99,9 +100,7 @@ def _rows(topics: Mapping[str, dict[int, Ends]], first: int, long: int) -> list[
     rows = []
     for topic, slots in topics.items():
         bars = _bars([slots], first, long // _TREND, _TREND)
-        whole = _NONE
-        for each in bars:
-            whole = whole.plus(each)
+        whole = reduce(Ends.plus, bars, _NONE)
         if any(whole):
             rows.append(Row(topic, whole, trend([each.done for each in bars])))
     return sorted(rows, key=lambda row: (-row.ends.done - row.ends.failed, row.topic))
