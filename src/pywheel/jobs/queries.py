@@ -98,20 +98,15 @@ class Filter(NamedTuple):
         """Whether the filter matches a job, except for the condition on its worker."""
         name, valued, value = (self.header or "").partition("=")
         return (
-            self._fits_plain(job)
-            and self.priority in (None, job.priority)
-            and (self.text is None or (self.text.encode("utf-8", "replace") in job.body and not is_encrypted(job.body)))
-            and (not self.header or (job.headers.get(name) == value if valued else name in job.headers))
-        )
-
-    def _fits_plain(self, job: Job) -> bool:
-        return (
             self.topic in (None, job.topic)
             and self.state in (None, job.state)
             and self.key in (None, job.key)
             and (self.due_from is None or job.due >= self.due_from)
             and (self.due_until is None or job.due <= self.due_until)
             and (self.error is None or self.error in (job.last_error or ""))
+            and self.priority in (None, job.priority)
+            and (self.text is None or (self.text.encode("utf-8", "replace") in job.body and not is_encrypted(job.body)))
+            and (not self.header or (job.headers.get(name) == value if valued else name in job.headers))
         )
 
 
