@@ -56,10 +56,10 @@ class Provider:
         self.name: str = function.__name__
         self.function = function
         takes = len(parameters(function))
-        self._takes_job = takes == 1
         if takes > 1:
             raise BadOption(f"{self.name} provides with nothing but the job: it has more parameters than one")
-        self._manager: Callable[..., Any] = (asynccontextmanager if self.is_async else contextmanager)(function)
+        manager: Callable[..., Any] = (asynccontextmanager if self.is_async else contextmanager)(function)
+        self._manager: Callable[[Job], Any] = manager if takes else lambda _: manager()
 
     @property
     def type(self) -> Any:
@@ -73,14 +73,14 @@ class Provider:
 
     def open(self, job: Job, stack: ExitStack | AsyncExitStack) -> Any:
         """Return the value; the stack closes it. The generator sees the handler's error, but cannot suppress it."""
-        manager = self._manager(job) if self._takes_job else self._manager()
+        manager = self._manager(job)
         value = manager.__enter__()
         stack.push(partial(_closed, manager))
         return value
 
     async def aopen(self, job: Job, stack: AsyncExitStack) -> Any:
         """`open`, for an async generator."""
-        manager = self._manager(job) if self._takes_job else self._manager()
+        manager = self._manager(job)
         value = await manager.__aenter__()
         stack.push_async_exit(partial(_aclosed, manager))
         return value
