@@ -19,13 +19,13 @@ from .job import FIELDS, Job, NewJob
 from .limits import PRIORITIES
 
 __all__ = [
-    "EditOptions", "JobOptions", "PutOptions", "SharedOptions", "batch", "edit", "misspelt", "new_job", "parent_of",
-    "too_long",
+    "TRACEPARENT", "EditOptions", "JobOptions", "PutOptions", "SharedOptions", "batch", "edit", "misspelt", "new_job",
+    "parent_of", "too_long",
 ]  # fmt: skip
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class _Kept(TypedDict, total=False):
@@ -181,7 +181,7 @@ def _headers(headers: Mapping[str, str] | None, to: Any, traceparent: Any) -> di
         raise BadJob(_TEXT_BY_NAME)
     known: dict[Any, Any] = dict(headers or {})
     if traceparent is not None:
-        if not isinstance(traceparent, str) or not _TRACEPARENT.fullmatch(traceparent):
+        if not isinstance(traceparent, str) or not TRACEPARENT.fullmatch(traceparent):
             raise BadJob(f"{traceparent!r:.80} is not a W3C traceparent")
         known["traceparent"] = traceparent
     if to is not None:

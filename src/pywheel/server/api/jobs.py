@@ -17,8 +17,8 @@ from ...jobs.checks import FURTHEST
 from ...jobs.commands import Cancel, Change, Command, Delete, Ref, Retry, called
 from ...jobs.durations import delay_ms
 from ...jobs.job import Job, NewJob, State
+from ...jobs.new_job import TRACEPARENT, new_job
 from ...jobs.new_job import edit as edited
-from ...jobs.new_job import new_job
 from ...jobs.queries import GetHistories
 from ..access import demand_all
 from ..context import Context
@@ -34,7 +34,6 @@ __all__ = [
 ]  # fmt: skip
 
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
-_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _LONGEST_STATE: Final = 512
 
 
@@ -103,10 +102,10 @@ def _refusal(error: BadJob, pointer: str, *, too_large: bool) -> Problem:
 
 def _trace(headers: Mapping[bytes, bytes]) -> dict[str, str] | None:
     """Return the trace context of a request, as the job keeps it. A malformed one counts as none."""
-    parent = headers.get(b"traceparent")
-    if parent is None or not _TRACEPARENT.fullmatch(parent) or parent.startswith(b"ff"):
+    sent = headers.get(b"traceparent")
+    if sent is None or not TRACEPARENT.fullmatch(parent := sent.decode("latin-1")) or parent.startswith("ff"):
         return None
-    trace = {"traceparent": parent.decode("ascii")}
+    trace = {"traceparent": parent}
     state = headers.get(b"tracestate", b"")
     if 0 < len(state) <= _LONGEST_STATE and state.isascii():
         trace["tracestate"] = state.decode("ascii")
