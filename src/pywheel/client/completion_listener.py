@@ -33,7 +33,7 @@ _REST: Final = (0.002, 4)  # between checks after rings: at least these seconds,
 
 
 def results(store: Store, jobs: Sequence[tuple[int, State]]) -> list[Result]:
-    """Return the results of jobs in these states. One query for many jobs, if the store has `histories`."""
+    """Return the results of jobs in these states. One query for all of them."""
     found = []
     for (id, state), attempts in zip(jobs, store.ask(GetHistories([id for id, _ in jobs])), strict=True):
         error = next((attempt.error for attempt in reversed(attempts) if attempt.error is not None), None)
