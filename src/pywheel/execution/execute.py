@@ -15,14 +15,14 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, NamedTuple, NoReturn
 
 from .._errors import PywheelError
-from ..events import Events
-from ..jobs.commands import Ack, Nack, Release
+from ..events import Events, JobEnded, JobGivenBack, JobSkipped
+from ..jobs.commands import Ack, Cancel, Edit, Nack, Release
 from ..jobs.handler import Handler, NotNow, current_job, ending, rest_of, to_the_end
-from ..jobs.job import Job
+from ..jobs.job import Job, Outcome, State
 from ..jobs.schedule import NAME
 from ..stores.contract import Store
 
-__all__ = ["Ended", "Execution", "end_child", "settlement"]
+__all__ = ["Ended", "Execution", "end_child", "event_of", "settlement"]
 
 Finish = Callable[[Awaitable[Any]], Any]
 
@@ -163,3 +163,21 @@ def settlement(
         except PywheelError as missing:  # a key is missing
             error = missing
     return ending(handler, job, error, result), error
+
+
+def event_of(
+    job: Job,
+    command: Ack | Nack | Release,
+    move: Edit | Cancel | None,
+    outcome: Any,
+    seconds: float,
+    error: BaseException | None,
+) -> JobEnded | JobGivenBack | JobSkipped:
+    """Return the event of a claim that a command has settled with this outcome. `move` follows a Release, if any."""
+    if isinstance(command, Ack):
+        return JobEnded(job, Outcome.DONE, State.DONE, seconds, None)
+    if isinstance(command, Nack):
+        return JobEnded(job, Outcome.FAILED, outcome, seconds, command.error)
+    if isinstance(move, Cancel):
+        return JobSkipped(job, str(error))
+    return JobGivenBack(job, None if move is None else (move.delay or 0) / 1000)

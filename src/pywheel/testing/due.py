@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from .._errors import BadBody, BadOption
 from ..client.queue import AsyncJobQueue, JobQueue
-from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
-from ..execution import Ended, Execution, admit, settlement
+from ..events import JobStarted
+from ..execution import Ended, Execution, admit, event_of, settlement
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Cancel, ClaimPolicy, Expire, Nack, Release, Reserve
+from ..jobs.commands import Ack, ClaimPolicy, Expire, Nack, Release, Reserve
 from ..jobs.handler import Handler, Skipped, moved, rest_of, to_the_end
-from ..jobs.job import Job, Outcome, State
+from ..jobs.job import Job, State
 from ..jobs.limits import Limits
 from ..jobs.managed import ManagedHandler, close_all
 from ..jobs.queries import GetNextDues, GetNextLease
@@ -179,14 +179,9 @@ class DueRunner:
         if isinstance(outcome, BaseException):
             raise outcome
         if outcome:  # if not, the lease was lost
-            if isinstance(move, Cancel):
-                tell(JobSkipped(job, str(error)))
-            elif move is not None:
-                tell(JobGivenBack(job, (move.delay or 0) / 1000))
-            else:
-                _tell_end(queue, job, command, outcome, clock.time() - began)
-                if isinstance(command, Nack) and outcome is State.DEAD:
-                    await self._tell_dead(job, command.error)
+            tell(event_of(job, command, move, outcome, clock.time() - began, error))
+            if isinstance(command, Nack) and outcome is State.DEAD:
+                await self._tell_dead(job, command.error)
         if error is not None and self._failed is not None and not isinstance(error, Skipped):
             self._failed(Failure(job, error))
 
@@ -240,10 +235,3 @@ def _opened(queue: JobQueue, job: Job) -> Job:
     except BadBody:
         queue.store.apply([Release(job.id, job.claims)])
         raise
-
-
-def _tell_end(queue: JobQueue, job: Job, command: Any, outcome: Any, seconds: float) -> None:
-    done = isinstance(command, Ack)
-    state = State.DONE if done else outcome
-    error = None if done else command.error
-    queue.events.emit(JobEnded(job, Outcome.DONE if done else Outcome.FAILED, state, seconds, error))

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any, Final
 
 from .._errors import StoreError
-from ..events import Events, JobEnded, JobGivenBack, JobSkipped, LeaseLost
-from ..execution import Ended, settlement
+from ..events import Events, JobEnded, LeaseLost
+from ..execution import Ended, event_of, settlement
 from ..execution.ticks import Behind, waking
 from ..jobs.commands import Ack, Cancel, Command, Edit, Expired, Nack, Release
 from ..jobs.handler import moved
@@ -209,16 +209,15 @@ class Completer:
         lease.topic.done -= 1
         if outcome in (False, None):
             self._events.emit(LeaseLost(lease.job))
-        elif type(lease.ending) is Release:
-            self._events.emit(_given_back(lease))
-        else:
-            assert type(lease.ending) is Nack
-            error, seconds = lease.ending.error, lease.ended - (lease.started or lease.ended)
-            self._events.emit(JobEnded(lease.job, Outcome.FAILED, outcome, seconds, error))
+            return
+        command, seconds = lease.ending, lease.ended - (lease.started or lease.ended)
+        assert command is not None
+        self._events.emit(event_of(lease.job, command, _move(lease), outcome, seconds, lease.error))
+        if type(command) is Nack:
             lease.topic.failed += 1
             lease.topic.dead += outcome is State.DEAD
             if outcome is State.DEAD and self._dead is not None:
-                self._dead(lease.job, error)
+                self._dead(lease.job, command.error)
 
     def expired(self, outcome: Expired | StoreError) -> None:
         """Wake the clients that wait for ends, and report dead jobs: the end of a lease may end its job."""
@@ -285,11 +284,3 @@ def _ends(lease: Lease) -> bool:
 def _may_wake(lease: Lease) -> bool:
     """Whether a job is a tick whose end or wait, now that it is stored, may let another tick run."""
     return OVERLAP in lease.job.headers and (_ends(lease) or isinstance(lease.error, Behind))
-
-
-def _given_back(lease: Lease) -> JobGivenBack | JobSkipped:
-    """Return the event of a job that was given back, with the seconds until it is due if it was moved, or skipped."""
-    move = _move(lease)
-    if isinstance(move, Cancel):
-        return JobSkipped(lease.job, str(lease.error))
-    return JobGivenBack(lease.job, None if move is None else (move.delay or 0) / 1000)
