@@ -10,10 +10,10 @@ from contextlib import closing
 
 import pytest
 
-from pywheel import JobExists, JobQueue, OutcomeUnknown, StoreAway, StoreBusy, StoreClosed, StoreError, StoreFull
+from pywheel import JobQueue, OutcomeUnknown, StoreAway, StoreBusy, StoreClosed, StoreError, StoreFull
 from pywheel.events import JobsPut
 from pywheel.jobs import Counts, NewJob
-from pywheel.jobs.commands import Cancel, Put, SetNote
+from pywheel.jobs.commands import Cancel, Put
 from pywheel.stores import open
 from pywheel.stores.contract import Locked
 from pywheel.testing import FaultyStore
@@ -44,6 +44,11 @@ def held_up(queue):
 async def gathered(*calls):
     """Return what calls of one turn come to, errors too."""
     return await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def applied(queue, *commands):
+    """Return the outcomes of commands of one turn, errors too."""
+    return await gathered(*map(queue.calls.aapply, commands))
 
 
 async def begun_in(queue, call):
@@ -175,48 +180,14 @@ def test_what_was_put_is_told_once_a_topic_and_a_listener_that_raises_hurts_nobo
     assert "a listener failed" in caplog.text
 
 
-def test_of_a_turn_what_was_stored_is_not_told_to_have_failed_with_a_transaction_of_many(queue):
-    apply = queue.store.apply
-
-    def failing(commands):
-        if any(job.topic == "bad" for command in commands for job in command.jobs):
-            raise StoreError("no room for these")
-        return apply(commands)
-
-    queue.store.apply = failing
-    many = [Put((queue.job(topic),)) for topic in ("good", "bad")]
-    calls = queue.aio.put("t"), queue.calls.aapply_all(many), queue.aio.put("t")
-    first, refused, second = asyncio.run(gathered(*calls))
-    assert isinstance(refused, StoreError)
-    assert [job.id for job in queue.jobs.list()] == [first, second]
-    assert asyncio.run(queue.aio.put("t"))
-
-
 JOB, KEYED = NewJob("t", b"b", 0), NewJob("t", b"b", 0, "k")
-
-
-def apply_all(queue, *commands):
-    return asyncio.run(queue.calls.aapply_all(commands))
-
-
-def test_commands_together_are_one_transaction(queue):
-    commits = commits_of(queue)
-    note = SetNote("idem:n", b"print", 1_000, absent=True)
-    ids, before = apply_all(queue, Put((JOB, KEYED), "n"), note)
-    again, print_ = apply_all(queue, Put((JOB, KEYED), "n"), note)
-    refused, other = apply_all(queue, Put((KEYED,)), Put((JOB,)))
-    assert (again, before, print_) == (ids, None, b"print")
-    assert isinstance(refused, JobExists)
-    assert len(other) == 1
-    assert commits == [2, 2, 2]
-    assert apply_all(queue) == []
 
 
 def test_jobs_that_are_put_by_commands_are_told_of(queue):
     told = []
     queue.events.listeners = (told.append,)
     queue.calls.apply(Put((JOB, KEYED)))
-    apply_all(queue, Put((JOB,)), Put((KEYED,)), Cancel(1))
+    asyncio.run(applied(queue, Put((JOB,)), Put((KEYED,)), Cancel(1)))
     queue.calls.apply(Cancel(1))
     until(lambda: told == [JobsPut("t", 2), JobsPut("t", 1)])  # a thread tells, after the answer
 

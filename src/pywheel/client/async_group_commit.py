@@ -15,7 +15,6 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -30,13 +29,6 @@ __all__ = ["AsyncGroupCommit"]
 R = TypeVar("R")
 _Wish: TypeAlias = tuple[Command[Any], asyncio.Future[Any]]
 _Apply: TypeAlias = Callable[[Sequence[Command[Any]]], list[Any]]
-
-
-@dataclass(slots=True)
-class Together(Command[list[Any]]):
-    """Commands that need a transaction of their own. Outcome: theirs, in order."""
-
-    commands: Sequence[Command[Any]]
 
 
 class _Turn:
@@ -165,7 +157,7 @@ def _work(
 ) -> None:
     """Carry orders to the store. Between orders the thread keeps no queue and no loop alive."""
     while (order := orders.get()) is not None:
-        outcomes = _outcomes(store, [command for command, _ in order.wishes])
+        outcomes = _outcomes(store.apply_each, [command for command, _ in order.wishes])
         order, outcomes = retries.without_locked(order, outcomes)
         batches = of()
         if batches is not None:  # otherwise no task waits: waiting tasks are in a method of the queue
@@ -175,40 +167,19 @@ def _work(
     retries.close()
 
 
-def _outcomes(store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
-    """Return each command's outcome. If a transaction fails, commands stored by another one keep their outcomes."""
-    each = [command for command in commands if not isinstance(command, Together)]
-    alone = iter(_outcomes_of(store.apply_each, each) if each else ())
-    return [_result_of(store.apply, one.commands) if isinstance(one, Together) else next(alone) for one in commands]
-
-
-def _outcomes_of(apply: _Apply, commands: Sequence[Command[Any]]) -> list[Any]:
-    outcomes = _result_of(apply, commands)
-    return [outcomes] * len(commands) if isinstance(outcomes, BaseException) else outcomes
-
-
-def _result_of(apply: _Apply, commands: Sequence[Command[Any]]) -> list[Any] | BaseException:
+def _outcomes(apply: _Apply, commands: Sequence[Command[Any]]) -> list[Any]:
+    """Return each command's outcome: the error, if the store fails."""
     try:
         return apply(commands)
     except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
-        return error
+        return [error] * len(commands)
 
 
 def _tell(batches: AsyncGroupCommit, wishes: Sequence[_Wish], outcomes: Sequence[Any]) -> None:
     """Report the applied commands to the queue."""
     applied = batches._applied()
-    if applied is None:
-        return
-    commands: list[Command[Any]] = []
-    found: list[Any] = []
-    for (wish, _), outcome in zip(wishes, outcomes, strict=True):
-        if not isinstance(wish, Together):
-            commands.append(wish)
-            found.append(outcome)
-        elif not isinstance(outcome, BaseException):
-            commands += wish.commands
-            found += outcome
-    applied(commands, found)
+    if applied is not None:
+        applied([command for command, _ in wishes], outcomes)
 
 
 class _Retry(NamedTuple):
@@ -276,7 +247,7 @@ class _Retries:
     def _try(self, pending: list[_Retry]) -> list[_Retry]:
         """Try all commands; return those that still wait."""
         commands: list[Any] = [retry.wish[0] for retry in pending]
-        found = _outcomes_of(partial(self._store.apply_each, again=True), commands)
+        found = _outcomes(partial(self._store.apply_each, again=True), commands)
         left = []
         for retry, outcome in zip(pending, found, strict=True):
             if isinstance(outcome, Locked) and time.monotonic() < retry.until:

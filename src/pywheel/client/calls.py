@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, wraps
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from .._errors import StoreClosed
-from ..events import Events, JobsPut, Sending, Tracer
+from ..events import Events, JobsPut, Tracer
 from ..jobs.commands import Command, Put
 from ..jobs.keyring import Keyring
-from ..stores.contract import Store, intact
+from ..stores.contract import Store
 from ..stores.encrypted import EncryptedStore
 from ..stores.front import close_beside
 from ..stores.within import in_thread, is_async
-from .async_group_commit import AsyncGroupCommit, Together
+from .async_group_commit import AsyncGroupCommit
 from .completion_listener import CompletionListener
 
 __all__ = ["Applies", "AsyncApplies", "Calls", "awaited", "in_a_thread"]
@@ -133,11 +133,13 @@ class Calls:
 
     def apply(self, command: Command[R]) -> R:
         """Apply a command in one commit; return its outcome, or raise it if it is an exception."""
-        if self.events.tracer is None:
+        outcome: Any
+        if (tracer := self.events.tracer) is None:
             [outcome] = self.store.apply((command,))
         else:
-            with TracedCommands(self.events.tracer, (command,)) as traced:
-                [outcome] = traced.outcomes = self.store.apply(traced.commands)
+            with _sending(tracer, command) as call:
+                [call.outcome] = self.store.apply((call.command,))
+            outcome = call.outcome
         if isinstance(outcome, BaseException):
             raise outcome
         if self.events.listeners:
@@ -146,23 +148,13 @@ class Calls:
 
     def aapply(self, command: Command[R]) -> Awaitable[R]:
         """Return an awaitable of a command's outcome. The command shares a transaction with those of other tasks."""
-        return self.batches.add(command) if self.events.tracer is None else self._traced(command)
+        tracer = self.events.tracer
+        return self.batches.add(command) if tracer is None else self._traced(tracer, command)
 
-    async def _traced(self, command: Command[R]) -> R:
-        with TracedCommands(self.events.tracer, (command,)) as traced:
-            traced.outcomes = [await self.batches.add(command) for command in traced.commands]
-        return cast(R, traced.outcomes[0])
-
-    # ---- many -------------------------------------------------------------------------------------------------------
-
-    async def aapply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Apply commands in order, in one transaction; return the outcome of each, which may be an exception.
-
-        StoreError if the store cannot do it; then nothing has changed.
-        """
-        with TracedCommands(self.events.tracer, commands) as traced:
-            traced.outcomes = outcomes = intact(await self.batches.add(Together(traced.commands)))
-        return outcomes
+    async def _traced(self, tracer: Tracer, command: Command[R]) -> R:
+        with _sending(tracer, command) as call:
+            call.outcome = await self.batches.add(call.command)
+        return cast(R, call.outcome)
 
     # ---- in the caller's transaction --------------------------------------------------------------------------------
 
@@ -170,11 +162,11 @@ class Calls:
         """Apply a command, in the transaction of the caller's connection if one is given; return its outcome."""
         if connection is None:
             return self.apply(command)
-        if self.events.tracer is None:
+        if (tracer := self.events.tracer) is None:
             return self.store.apply_within(connection, command)
-        with TracedCommands(self.events.tracer, (command,)) as traced:
-            traced.outcomes = [self.store.apply_within(connection, command) for command in traced.commands]
-        return cast(R, traced.outcomes[0])
+        with _sending(tracer, command) as call:
+            call.outcome = self.store.apply_within(connection, call.command)
+        return cast(R, call.outcome)
 
     def aapply_within(self, connection: object, command: Command[R]) -> Awaitable[R]:
         """`apply_within`, for asyncio. A connection of a blocking driver blocks the loop."""
@@ -197,39 +189,20 @@ class Calls:
             self.events.emit(JobsPut(topic, count))
 
 
-class TracedCommands:
-    """Opens a span around each put of a group of commands, if there is a tracer."""
-
-    def __init__(self, tracer: Tracer | None, commands: Sequence[Command[Any]]) -> None:
-        self._tracer = tracer
-        self._puts: dict[int, tuple[AbstractContextManager[Sending], Sending]] = {}
-        self.commands: Sequence[Command[Any]] = commands
-        """The commands to apply. Read them after the context is entered."""
-        self.outcomes: Sequence[Any] = ()
-        """The outcomes of the commands."""
-
-    def __enter__(self) -> Self:
-        if self._tracer is None:
-            return self
-        commands = list(self.commands)
-        for place, command in enumerate(commands):
-            if isinstance(command, Put):
-                around = self._tracer.sending(tuple(command.jobs))
-                sending = around.__enter__()
-                self._puts[place] = around, sending
-                if sending.jobs is not command.jobs:
-                    commands[place] = replace(command, jobs=sending.jobs)
-        self.commands = commands
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        for place, (around, sending) in reversed(self._puts.items()):
-            outcome = self.outcomes[place] if error is None and place < len(self.outcomes) else error
-            if isinstance(outcome, BaseException):
-                around.__exit__(type(outcome), outcome, trace)
-            else:
-                sending.ids = outcome or ()
-                around.__exit__(None, None, None)
+@contextmanager
+def _sending(tracer: Tracer, command: Any) -> Iterator[Any]:
+    """Give the call to make, within a span if its command is a put. The caller notes the outcome in it."""
+    call = SimpleNamespace(command=command, outcome=None)
+    if not isinstance(command, Put):
+        yield call
+        return
+    with tracer.sending(tuple(command.jobs)) as sending:
+        if sending.jobs is not command.jobs:
+            call.command = replace(command, jobs=sending.jobs)
+        yield call
+        if isinstance(call.outcome, BaseException):
+            raise call.outcome
+        sending.ids = call.outcome or ()
 
 
 class Applies:

@@ -198,7 +198,7 @@ class _Wanted:
 async def _give_back(context: Context, jobs: list[Job]) -> None:
     if jobs:
         with suppress(StoreError):  # then they are due again when their leases end
-            await context.queue.calls.aapply_all([commands.Release(job.id, job.claims) for job in jobs])
+            await asyncio.gather(*(context.queue.calls.aapply(commands.Release(job.id, job.claims)) for job in jobs))
 
 
 # ---- settle ---------------------------------------------------------------------------------------------------------
