@@ -8,19 +8,17 @@ advice; the claim decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
 from ..jobs.job import SHARDS, SLICE, slice_of
-from .notifier import Member
 
-__all__ = ["ALL", "owners", "shards_of", "shares", "turn"]
+__all__ = ["ALL", "owners", "shards_of", "turn"]
 
 ALL: Final = (1 << SHARDS) - 1
 """The mask of every shard."""
-_GONE: Final = 5.0  # seconds
 _MIX: Final = 0x9E3779B97F4A7C15
 _WORD: Final = 2**64 - 1
 
@@ -54,23 +52,6 @@ def turn(shards: int, due: int, late: int) -> int:
         if shards >> (shard + ahead) % SHARDS & 1:
             return begin + ahead * SLICE
     return due + late
-
-
-def shares(members: Iterable[Member]) -> dict[str, dict[str, int]]:
-    """Return for each worker, by topic, the mask of the shards that it owns: for people who look from outside.
-
-    A worker that was silent for 5 seconds owns none. The workers themselves may know of a silence sooner.
-    """
-    there = [member for member in members if member.silent < _GONE]
-    handling: dict[str, list[str]] = {}
-    for member in there:
-        for topic in member.topics:
-            handling.setdefault(topic, []).append(member.worker)
-    found: dict[str, dict[str, int]] = {member.worker: {} for member in there}
-    for topic, workers in sorted(handling.items()):
-        for shard, owner in enumerate(owners(topic, workers)):
-            found[owner][topic] = found[owner].get(topic, 0) | 1 << shard
-    return found
 
 
 @lru_cache(maxsize=64)
