@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, ParamSpec, TypeVar
@@ -36,11 +37,11 @@ def _announce(tx: Transaction, commands: Sequence[c.Announce]) -> Steps[list[Non
 _PARTS: Final[dict[type, _Part]] = {
     c.Put: put.put,
     c.Import: put.take_in,
-    c.Cancel: manage.cancel,
-    c.Edit: manage.edit,
-    c.Retry: manage.retry,
+    c.Cancel: partial(manage.each, manage.cancel),
+    c.Edit: partial(manage.each, manage.edit),
+    c.Retry: partial(manage.each, manage.retry),
     c.Rewrite: manage.rewrite,
-    c.Delete: manage.delete,
+    c.Delete: partial(manage.each, manage.delete),
     c.Pause: manage.pause,
     c.Purge: manage.purge,
     c.SetNote: notes.keep,

@@ -19,10 +19,10 @@ from .read import LAST_ERROR, NAMED, PASSED_LAPSED
 from .rows import ATTEMPTED, DUE, KEPT, STAYS, columns_of, listed
 from .schema import FINISHED, OUTCOMES, code_of
 from .settle import expire_all, move
-from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs
+from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs, drive_all
 from .transaction import LIVE, Transaction
 
-__all__ = ["cancel", "delete", "edit", "pause", "purge", "retry", "rewrite"]
+__all__ = ["cancel", "delete", "each", "edit", "pause", "purge", "retry", "rewrite"]
 
 C = TypeVar("C", Cancel, Edit, Retry, Delete)
 _STATES: Final = (State.DELAYED, State.RUNNING, *FINISHED)
@@ -52,10 +52,10 @@ class _Found(NamedTuple):
         return lifecycle.may_move(self.state, (self.due, self.claims), expect)
 
 
-def _each(
+def each(
+    change: Callable[[Transaction, Sequence[tuple[C, _Found]]], Steps[list[Any]]],
     tx: Transaction,
     commands: Sequence[C],
-    change: Callable[[Transaction, Sequence[tuple[C, _Found]]], Steps[list[Any]]],
 ) -> Steps[list[Any]]:
     """Return the outcomes of `change` for the jobs that commands name, NOT_FOUND for missing jobs."""
     outcomes: list[Any] = []
@@ -112,12 +112,8 @@ def _find_named(tx: Transaction, name: str, key: str) -> Steps[_Found | None]:
 # ---- one job --------------------------------------------------------------------------------------------------------
 
 
-def cancel(tx: Transaction, commands: Sequence[Cancel]) -> Steps[list[Change]]:
+def cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[list[Change]]:
     """Cancel delayed jobs."""
-    return (yield from _each(tx, commands, _cancel))
-
-
-def _cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[list[Change]]:
     outcomes = [found.may_move(command.expect) for command, found in pairs]
     chosen = sorted(found.id for (_, found), outcome in zip(pairs, outcomes, strict=True) if outcome)
     if chosen:
@@ -128,12 +124,8 @@ def _cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[li
     return outcomes
 
 
-def edit(tx: Transaction, commands: Sequence[Edit]) -> Steps[list[Change]]:
+def edit(tx: Transaction, pairs: Sequence[tuple[Edit, _Found]]) -> Steps[list[Change]]:
     """Give delayed jobs another due time, body or fields."""
-    return (yield from _each(tx, commands, _edit))
-
-
-def _edit(tx: Transaction, pairs: Sequence[tuple[Edit, _Found]]) -> Steps[list[Change]]:
     outcomes, priorities = list[Change](), set[tuple[int, int]]()
     rows: dict[tuple[str, ...], list[dict[str, Any]]] = {}  # by the columns that change
     for command, found in pairs:
@@ -159,16 +151,9 @@ def _when(command: Edit | Retry) -> dict[str, int | None]:
     return {"due": command.due if command.delay is None else None, "delay": command.delay}
 
 
-def retry(tx: Transaction, commands: Sequence[Retry]) -> Steps[list[Change | JobExists]]:
+def retry(tx: Transaction, pairs: Sequence[tuple[Retry, _Found]]) -> Steps[list[Change | JobExists]]:
     """Make finished jobs delayed again."""
-    return (yield from _each(tx, commands, _retry_each))
-
-
-def _retry_each(tx: Transaction, pairs: Sequence[tuple[Retry, _Found]]) -> Steps[list[Any]]:
-    outcomes = []
-    for command, found in pairs:
-        outcomes.append((yield from _retry(tx, command, found)))
-    return outcomes
+    return drive_all([_retry(tx, command, found) for command, found in pairs])
 
 
 def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[Change | JobExists]:
@@ -193,12 +178,8 @@ def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[Change | Job
     return outcome
 
 
-def delete(tx: Transaction, commands: Sequence[Delete]) -> Steps[list[Change]]:
+def delete(tx: Transaction, pairs: Sequence[tuple[Delete, _Found]]) -> Steps[list[Change]]:
     """Forget jobs that are not running."""
-    return (yield from _each(tx, commands, _delete))
-
-
-def _delete(tx: Transaction, pairs: Sequence[tuple[Delete, _Found]]) -> Steps[list[Change]]:
     outcomes = [lifecycle.may_delete(found.state) for _, found in pairs]
     gone = [found for (_, found), outcome in zip(pairs, outcomes, strict=True) if outcome]
     if gone:
