@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ..._errors import StoreBusy, StoreClosed
+from ..._errors import StoreBusy
 from ...clock import Clock
 from ...jobs import commands as c
 from ..checks import sound
-from ..contract import CLOSED, Durability
+from ..contract import Durability
 from ..sqlite import forks
 from ..sqlite.connection import FOREIGN, ours
 from ..sqlite.dialect import SCHEMA
@@ -40,7 +40,6 @@ class MemoryStore(SqliteEngine):
     ) -> None:
         self._lock = threading.RLock()
         self._busy = False  # the thread that has the lock is using the connection
-        self._closed = False
         self._paused = False  # a fork is under way, and its thread has the lock
         with forks.gate():
             self._connection = sqlite3.connect(
@@ -105,10 +104,6 @@ class MemoryStore(SqliteEngine):
                 self._presence.close()
                 if not self._busy:
                     self._connection.close()
-
-    def _open(self) -> None:
-        if self._closed:
-            raise StoreClosed(CLOSED)
 
     def before_fork(self) -> None:
         """Let no other thread use the connection: the child would wait for it for ever."""

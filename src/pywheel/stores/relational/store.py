@@ -78,7 +78,6 @@ class RelationalStore(SqlStore):
         self._watch = CommitWatch(self._present)
         self.lenders: weakref.WeakSet[Any] = weakref.WeakSet()
         """Connections of callers that were found to lead to this database."""
-        self._closed = False
         self._counted, self._fold_at = 0, 0.0
         self.leases = Leases(self._seconds)
         self.ids = Ids(self._draw_ids)
@@ -503,11 +502,6 @@ class RelationalStore(SqlStore):
         self._presence.stale = True
         return workers(self._presence.roster().members())
 
-    def quiet(self, topic: str, seconds: float) -> bool:
-        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
-        self._open()
-        return self._presence.quiet(topic, seconds)
-
     def verify(self, *, repair: bool = False) -> list[Finding]:
         """Return the faults of the tables. A repair locks what it reads: others wait, and may exceed their limit."""
         self._open()
@@ -518,10 +512,6 @@ class RelationalStore(SqlStore):
             connection.end()
 
     # ---- life -------------------------------------------------------------------------------------------------------
-
-    def _open(self) -> None:
-        if self._closed:
-            raise StoreClosed(CLOSED)
 
     def close(self) -> None:
         """Close all connections, after the transaction under way. Idempotent; all else then raises StoreClosed."""

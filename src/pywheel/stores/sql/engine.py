@@ -10,9 +10,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, ParamSpec, TypeVar
 
+from ..._errors import StoreClosed
 from ...jobs import commands as c
 from ...jobs import queries as q
-from ..contract import Store
+from ..contract import CLOSED, Store
 from . import claim, lists, manage, notes, put, read, settle
 from .dialect import Dialect
 from .statement import Steps, drive_all
@@ -98,6 +99,9 @@ class SqlStore(Store):
     _known: Names
     """The names of topics that readers know, all committed. `_known_workers` has those of workers."""
     _known_workers: Names
+    _presence: Any
+    """The present workers: SQLite has a class for them, and servers another one."""
+    _closed = False
 
     @abstractmethod
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -127,6 +131,16 @@ class SqlStore(Store):
     def _answering(self, query: q.Query[Any]) -> Steps[Any]:
         lookup = Lookup(self._known, self._known_workers, self.dialect.tallies())
         return _ANSWERS[type(query)](lookup, query)
+
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
+        self._open()
+        return self._presence.quiet(topic, seconds)  # type: ignore[no-any-return]
+
+    def _open(self) -> None:
+        """Raise StoreClosed if the store is closed."""
+        if self._closed:
+            raise StoreClosed(CLOSED)
 
     def _present(self, ids: Sequence[int]) -> dict[int, int]:
         """Return the due times of the jobs that exist among these ids, by id."""

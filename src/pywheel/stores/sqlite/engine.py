@@ -145,21 +145,12 @@ class SqliteEngine(SqlStore):
         self._presence.look(at_once=True)
         return workers(self._presence.members())
 
-    def quiet(self, topic: str, seconds: float) -> bool:
-        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
-        self._open()
-        return self._presence.quiet(topic, seconds)
-
     def _first_lease_end(self) -> int | None:
         """Return the earliest time at which a lease may be over. Mostly no query."""
         self._open()
         return self._presence.next_lease()
 
     # ---- life -------------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _open(self) -> None:
-        """Raise StoreClosed if the store is closed; in a forked child, open the parent's resources anew."""
 
     def before_exit(self) -> None:
         """Send the news that is still pending: the program ends without closing the store."""

@@ -53,7 +53,6 @@ class SqliteStore(SqliteEngine):
         super().__init__(f"sqlite:///{quote(os.fsencode(self.path))}", clock)
         self._new = True
         """Whether this process has not used the store yet: `_presence` is still to be made, or is the parent's."""
-        self._closed = False
         self._renewing = threading.RLock()
         self._group_commit = GroupCommit(self._transact, _separate, BUSY_SECONDS)
         self._watch = CommitWatch(self._present)
