@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from random import uniform
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -81,9 +82,8 @@ def outcome_of(store: Store, command: Command[R]) -> R:
     return outcome  # type: ignore[no-any-return]  # what the command's class says
 
 
-def notes(store: Store, prefix: str, some: int = _PAGE) -> Iterator[tuple[str, bytes]]:
-    """Yield the notes of a store whose names begin with a prefix, by name. One query reads `some`. StoreError."""
-    after = ""
+def notes(store: Store, prefix: str, some: int = _PAGE, after: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield notes whose names begin with a prefix and come after `after`, by name. One query reads `some`. StoreError."""
     while page := store.ask(ListNotes(prefix, after, some)):
         after = page[-1][0]
         yield from page
@@ -220,15 +220,12 @@ class Store(ABC):
         The transaction that ended the lease has left a note, `word_of_death`. This call deletes the note.
         O(log notes + unreported deaths of all topics).
         """
+        words = (name for name, topic in notes(self, _DEAD) if topic.decode() in topics)
         found: list[int] = []
-        after = ""
-        while page := self.ask(ListNotes(_DEAD, after)):
-            after = page[-1][0]
-            names = [name for name, topic in page if topic.decode() in topics]
-            outcomes = self.apply([SetNote(name, None) for name in names]) if names else []
-            for name, outcome in zip(names, outcomes, strict=True):
-                if isinstance(outcome, bytes):  # else another worker has it, or nobody yet
-                    found.append(int(name.removeprefix(_DEAD).partition(":")[0]))
+        while names := list(islice(words, _PAGE)):
+            taken = zip(names, self.apply([SetNote(name, None) for name in names]), strict=True)
+            mine = [name for name, outcome in taken if isinstance(outcome, bytes)]  # else another has it, or nobody yet
+            found += [int(name.removeprefix(_DEAD).partition(":")[0]) for name in mine]
         return found
 
     @abstractmethod
