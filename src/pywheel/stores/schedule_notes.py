@@ -24,7 +24,7 @@ from ..jobs.handler import redefined
 from ..jobs.job import Job, NewJob, State
 from ..jobs.queries import GetJob, GetNote, ListNotes
 from ..jobs.schedule import Schedule
-from .contract import Store, intact, outcome_of, pauses
+from .contract import Store, intact, notes, outcome_of, pauses
 
 __all__ = [
     "AHEAD",
@@ -166,12 +166,8 @@ class ScheduleNotes:
 
     def raw(self, after: str = "", some: int = _PAGE) -> Iterator[tuple[str, bytes]]:
         """Yield name and note of all schedules whose names come after this one. One query reads `some`."""
-        while notes := self._store.ask(ListNotes(_NOTE, _NOTE + after, some)):
-            for name, note in notes:
-                after = name.removeprefix(_NOTE)
-                yield after, note
-            if len(notes) < some:
-                return
+        for name, note in notes(self._store, _NOTE, some, _NOTE + after):
+            yield name.removeprefix(_NOTE), note
 
     def none(self) -> bool:
         """Return whether there is no schedule at all, nor one that was removed."""
