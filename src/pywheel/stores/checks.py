@@ -25,7 +25,6 @@ __all__ = [
     "clamped",
     "fingerprinted",
     "held",
-    "in_range",
     "lately",
     "note_name",
     "prepared",
@@ -87,11 +86,6 @@ def prepared(
             refusals.append(refusal)
     outcomes = iter(apply(ready) if ready or not commands else ())
     return [next(outcomes) if refusal is None else refusal for refusal in refusals]
-
-
-def in_range(id: int) -> bool:
-    """Whether a job may have this id: a number of 64 bits."""
-    return id in IDS
 
 
 def clamped(number: int) -> int:

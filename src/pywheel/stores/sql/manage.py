@@ -13,7 +13,7 @@ from ..._errors import JobExists
 from ...jobs import lifecycle
 from ...jobs.commands import Cancel, Change, Delete, Edit, Pause, Purge, Retry, Rewrite
 from ...jobs.job import Outcome, State
-from ..checks import clamped, in_range
+from ..checks import IDS, clamped
 from .put import EDITED, LAPSED, settled, writing
 from .read import LAST_ERROR, NAMED, PASSED_LAPSED
 from .rows import ATTEMPTED, DUE, KEPT, STAYS, columns_of, listed
@@ -88,7 +88,7 @@ _COLUMNS: Final = "id topic state due claims key lapsed"
 
 def _find(tx: Transaction, ids: Sequence[int]) -> Steps[dict[int, _Found]]:
     """Return the jobs with these ids, locked, with their lapsed leases ended."""
-    values = {"ids": sorted(filter(in_range, ids))}
+    values = {"ids": sorted(id for id in ids if id in IDS)}
     looks = [Rows(_COLUMNS, f"{text} WHERE j.id {{in ids}} {{lock j}}", values) for text in (_LIVE, _ENDED)]
     live, ended = yield from settled(tx, *looks)
     return {row[0]: _Found(*row[:6]) for row in (*ended, *live)}
@@ -199,13 +199,12 @@ def _forget(tx: Transaction, table: str, ids: Sequence[int]) -> Steps[None]:
 
 def rewrite(_: Transaction, commands: Sequence[Rewrite]) -> Steps[list[bool]]:
     """Replace the bodies or results of jobs that still have the old ones."""
-    outcomes = []
-    for command in commands:
-        outcomes.append((yield from _rewrite(command)) if in_range(command.id) else False)  # noqa: PERF401
-    return outcomes
+    return drive_all([_rewrite(command) for command in commands])
 
 
 def _rewrite(command: Rewrite) -> Steps[bool]:
+    if command.id not in IDS:
+        return False
     values = {"id": command.id, "old": command.old, "new": command.new}
     column, tables, of = "body", ["job", "finished"], ""
     if command.claim is not None:

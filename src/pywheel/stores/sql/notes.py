@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...jobs.commands import NOTES_FORGOTTEN, SetNote
 from ...jobs.queries import GetNote, ListNotes
 from ..checks import a_prefix, clamped, note_name
-from .statement import Do, Insert, Select, Statement, Steps
+from .statement import Do, Insert, Select, Statement, Steps, drive_all
 from .transaction import Lookup, Transaction
 
 __all__ = ["keep", "note", "notes", "set_note"]
@@ -15,9 +15,7 @@ __all__ = ["keep", "note", "notes", "set_note"]
 
 def keep(tx: Transaction, commands: Sequence[SetNote]) -> Steps[list[bytes | None]]:
     """Keep notes, or delete them; drop some that are over."""
-    outcomes = []
-    for command in commands:
-        outcomes.append((yield from _keep(tx, command)))  # noqa: PERF401
+    outcomes = yield from drive_all([_keep(tx, command) for command in commands])
     ends = sum(command.ttl is not None for command in commands)
     if ends:
         yield (tx.forget_notes(NOTES_FORGOTTEN * ends),)

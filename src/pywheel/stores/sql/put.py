@@ -19,7 +19,7 @@ from .read import PASSED_LAPSED
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
 from .schema import OUTCOMES, code_of
 from .settle import expire_among
-from .statement import Each, Insert, Last, Rows, Select, Steps, once_each
+from .statement import Each, Insert, Last, Rows, Select, Steps, drive_all, once_each
 from .transaction import Taken, Transaction
 
 __all__ = ["EDITED", "LAPSED", "NOT_FREE", "plain", "put", "row_of", "settled", "take_in", "writing"]
@@ -350,10 +350,7 @@ _ATTEMPT_COLUMNS: Final = ("job", *ATTEMPT)
 
 def take_in(tx: Transaction, commands: Sequence[Import]) -> Steps[list[Any]]:
     """Store the jobs of each command, all or none."""
-    outcomes = []
-    for command in commands:
-        outcomes.append((yield from _import_once(tx, command)))  # noqa: PERF401
-    return outcomes
+    return drive_all([_import_once(tx, command) for command in commands])
 
 
 def _import_once(tx: Transaction, command: Import) -> Steps[list[int] | JobExists]:

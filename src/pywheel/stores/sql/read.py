@@ -14,7 +14,7 @@ from ...jobs import queries as q
 from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic
 from ...jobs.lifecycle import Run
 from ...jobs.limits import priorities
-from ..checks import clamped, in_range
+from ..checks import IDS, clamped
 from .rows import ATTEMPT, DUE, HEAD, job_of, listed, run_of
 from .schema import ENDED, FINISHED, OUTCOMES
 from .statement import Insert, Rows, Select, Steps
@@ -63,7 +63,7 @@ def job(known: Lookup, query: q.GetJob) -> Steps[Job | None]:
     """Return a job, or None."""
     topics, ref = known.topics, query.ref
     if isinstance(ref, int):
-        found = (yield from jobs_of(topics, [ref])) if in_range(ref) else []
+        found = (yield from jobs_of(topics, [ref])) if ref in IDS else []
         return found[0] if found else None
     number = yield from number_of(topics, ref[0])
     if number is None:
@@ -140,7 +140,7 @@ def stored(insert: Insert) -> Steps[list[int]]:
 def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # noqa: ARG001  (as all readers)
     """Return the states of jobs."""
     ids = query.ids
-    values = {"ids": sorted({id for id in ids if in_range(id)})}
+    values = {"ids": sorted({id for id in ids if id in IDS})}
     columns = "id state claims unspent next begun backoff"
     text = f"SELECT {listed(columns.split(), 'j')}, {{now}} AS now FROM job j WHERE j.id {{in ids}}"
     finished = Rows("id state", "SELECT j.id, j.state FROM finished j WHERE j.id {in ids}", values)
@@ -166,7 +166,7 @@ _NOW: Final = (
 def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]]:
     """Return the attempts of jobs."""
     ids, workers = query.ids, known.workers
-    values = {"ids": sorted({id for id in ids if in_range(id)})}
+    values = {"ids": sorted({id for id in ids if id in IDS})}
     before, last, now = yield (
         Rows(" ".join(_TRIED), _TRIES, values),
         Select(_LAST_ONES, values),
