@@ -157,10 +157,15 @@ class SqliteEngine(SqlStore):
 
     @abstractmethod
     def before_fork(self) -> None:
-        """Let no transaction be under way. `after_fork_in_parent` or `after_fork_in_child` follows."""
+        """Let no thread be within SQLite. Either of the next two follows, perhaps twice."""
 
-    after_fork_in_parent: Callable[[], None]
-    after_fork_in_child: Callable[[], None]
+    @abstractmethod
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+
+    @abstractmethod
+    def after_fork_in_child(self) -> None:
+        """Go on without the parent's threads."""
 
 
 def _in_one_moment(connection: sqlite3.Connection, begin: Callable[[], Steps[_R]], now: int) -> _R:

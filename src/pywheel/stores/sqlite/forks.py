@@ -13,31 +13,20 @@ import threading
 import weakref
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .engine import SqliteEngine
 
 __all__ = ["add", "gate"]
 
 _MOST: Final = 10.0  # seconds for which a fork waits for the gate
 
 
-class _Store(Protocol):
-    def before_fork(self) -> None:
-        """Pause: no thread is within SQLite then."""
-
-    def after_fork_in_parent(self) -> None:
-        """Go on. May be called again."""
-
-    def after_fork_in_child(self) -> None:
-        """Go on without the parent's threads. May be called again."""
-
-    def before_exit(self) -> None:
-        """Do what is left to be done."""
-
-
-_stores: Final[weakref.WeakSet[_Store]] = weakref.WeakSet()
+_stores: Final[weakref.WeakSet[SqliteEngine]] = weakref.WeakSet()
 _gate = threading.RLock()
 _forking: Final[set[int]] = set()  # threads between the hooks below, also those that wait for the gate
-_paused: Final[list[_Store]] = []  # by the thread that has the gate
+_paused: Final[list[SqliteEngine]] = []  # by the thread that has the gate
 _process = os.getpid()
 
 
@@ -46,7 +35,7 @@ def gate() -> threading.RLock:
     return _gate
 
 
-def add(store: _Store) -> None:
+def add(store: SqliteEngine) -> None:
     """Have a store paused around forks, once it is whole; it is forgotten when nobody else refers to it."""
     with _gate:
         _stores.add(store)
