@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,7 +98,7 @@ class MysqlSession(OwnSession):
         return None if plain else [id for [id] in rows]
 
     def _there(self, insert: Insert) -> Sequence[int]:
-        return self._store._read_steps(read.stored, insert)
+        return self._store._read_steps(partial(read.stored, insert))
 
     def _put_texts(self, insert: Insert, *, plain: bool) -> list[str]:
         dialect, moment = self._store.dialect, str(self._now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -54,7 +55,7 @@ class PostgresSession(OwnSession):
         if status == "restarted":
             if put is not None:
                 with suppress(Taken):
-                    return bool(self._store._read_steps(read.stored, put))
+                    return bool(self._store._read_steps(partial(read.stored, put)))
             raise OutcomeUnknown("the server crashed during a commit, and its outcome is not known")
         return None if status == "in progress" else bool(status == "committed")
 

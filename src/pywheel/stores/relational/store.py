@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from ..._errors import PywheelError, StoreAway, StoreBusy, StoreClosed, StoreError, StoreReadOnly
 from ..._forks import leave_alone, renew_after_fork
@@ -43,7 +43,6 @@ from .session import Conflict, OwnSession, SessionWithin, drive
 
 __all__ = ["RelationalStore"]
 
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
@@ -238,7 +237,7 @@ class RelationalStore(SqlStore):
         """Run statements, which are committed at once; return the rows of each. They may run twice."""
         return self.reading(lambda connection: self.send(connection, batch, self.now), until)
 
-    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def _read_steps(self, begin: Callable[[], Steps[_R]]) -> _R:
         """Return the result of a query. All of its statements see one moment."""
 
         def read_all(connection: Any) -> _R:
@@ -249,7 +248,7 @@ class RelationalStore(SqlStore):
                 opening.clear()
                 return rows
 
-            found = drive(send, begin(*args, **kwargs))
+            found = drive(send, begin())
             if not opening:
                 try:
                     self.send(connection, (Do("COMMIT"),), None)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..._errors import StoreClosed
 from ...jobs import commands as c
@@ -21,7 +21,6 @@ from .transaction import Lookup, Names, Transaction
 
 __all__ = ["SqlStore", "apply"]
 
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Part = Callable[[Transaction, Any], Steps[list[Any]]]
 
@@ -104,7 +103,7 @@ class SqlStore(Store):
     _closed = False
 
     @abstractmethod
-    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def _read_steps(self, begin: Callable[[], Steps[_R]]) -> _R:
         """Return the result of steps that only read. They begin anew if a connection breaks."""
 
     @abstractmethod
@@ -123,7 +122,7 @@ class SqlStore(Store):
         elif isinstance(query, q.ListWorkers):
             answer = self._list_workers()
         elif type(query) in _ANSWERS:
-            answer = self._read_steps(self._answering, query)
+            answer = self._read_steps(partial(self._answering, query))
         else:
             raise TypeError(f"a store takes queries here, not {type(query).__name__}")
         return answer  # type: ignore[no-any-return]  # what the class of the query says
@@ -144,4 +143,4 @@ class SqlStore(Store):
 
     def _present(self, ids: Sequence[int]) -> dict[int, int]:
         """Return the due times of the jobs that exist among these ids, by id."""
-        return self._read_steps(read.there, ids)
+        return self._read_steps(partial(read.there, ids))

@@ -6,8 +6,7 @@ import sqlite3
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as c
@@ -25,7 +24,6 @@ from .presence import Presence, Telling
 
 __all__ = ["SqliteEngine", "rows_of"]
 
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
@@ -120,14 +118,15 @@ class SqliteEngine(SqlStore):
     def _reading(self, work: Callable[..., _R], *args: Any) -> _R:
         """Return the result of `work(connection, ...)`, which only reads."""
 
-    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        found: _R = self._reading(_in_one_moment, partial(begin, *args, **kwargs), self.clock.wall())
+    def _read_steps(self, begin: Callable[[], Steps[_R]]) -> _R:
+        now = self.clock.wall()
+        found: _R = self._reading(_in_one_moment, lambda connection: Carrier(connection, now).drive(begin()))
         return found
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
         """Return the faults of the stored data. O(jobs); a repair keeps others from writing."""
         if not repair:
-            return self._reading(maintenance.find, self.clock.wall())
+            return self._reading(_in_one_moment, maintenance.find, self.clock.wall())
         self._open()
         tx = self._apart()
         return self._alone(maintenance.mended, tx)
@@ -168,11 +167,10 @@ class SqliteEngine(SqlStore):
         """Go on without the parent's threads."""
 
 
-def _in_one_moment(connection: sqlite3.Connection, begin: Callable[[], Steps[_R]], now: int) -> _R:
-    """Return the result of a query."""
+def _in_one_moment(connection: sqlite3.Connection, work: Callable[..., _R], *args: Any) -> _R:
     connection.execute("BEGIN")
     try:
-        return Carrier(connection, now).drive(begin())
+        return work(connection, *args)
     finally:
         connection.execute("COMMIT")
 

@@ -103,26 +103,18 @@ def check(connection: sqlite3.Connection) -> list[str]:
 
 
 def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
-    """Return the faults of the file and its tables, all of one moment. The connection has no transaction."""
-    connection.execute("BEGIN")
-    try:
-        return _find(connection, now)
-    finally:
-        connection.execute("COMMIT")
+    """Return the faults of the file and its tables. In a transaction."""
+    said = [row[0] for row in connection.execute("PRAGMA integrity_check").fetchall()]
+    found = [] if said == ["ok"] else faults.INDEXES.found(said)
+    return found + Carrier(connection, now).drive(tables.find(Names("topic"), SQLITE.tallies()))
 
 
 def mended(connection: sqlite3.Connection, tx: Transaction) -> list[Finding]:
     """Mend the file; return its faults, and which of them are mended. In a turn to write."""
     connection.execute("BEGIN IMMEDIATE")
-    found = verified(lambda: _find(connection, tx.now), lambda: _mend(connection, tx))
+    found = verified(lambda: find(connection, tx.now), lambda: _mend(connection, tx))
     connection.execute("COMMIT")
     return found
-
-
-def _find(connection: sqlite3.Connection, now: int) -> list[Finding]:
-    said = [row[0] for row in connection.execute("PRAGMA integrity_check").fetchall()]
-    found = [] if said == ["ok"] else faults.INDEXES.found(said)
-    return found + Carrier(connection, now).drive(tables.find(Names("topic"), SQLITE.tallies()))
 
 
 def _mend(connection: sqlite3.Connection, tx: Transaction) -> None:
