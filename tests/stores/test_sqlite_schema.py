@@ -10,6 +10,7 @@ from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.job import Counts
 from pywheel.jobs.queries import CountJobs, GetNextDues
 from pywheel.stores.sql import read
+from pywheel.stores.sql.statement import drive
 from pywheel.stores.sql.transaction import Lookup, Names
 from pywheel.stores.sqlite.dialect import TAIL, Carrier
 from tests.stores import calls
@@ -62,7 +63,7 @@ def test_the_next_due_time_of_a_topic_is_the_first_of_the_index(store):
     put(store)
     with traced(store) as texts:
         steps = read.next_dues(Lookup(Names("topic"), Names("worker"), ()), GetNextDues(["t"]))
-        Carrier(store._connection, NOW).drive(steps)
+        drive(Carrier(store._connection, NOW).send, steps)
     found = plan_of(store, texts[-1])
     assert any("INDEX job_next (state=? AND topic=? AND priority=? AND next>?)" in step for step in found), found
     assert not any("ORDER BY" in step for step in found)

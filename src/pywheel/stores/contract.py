@@ -83,7 +83,7 @@ def outcome_of(store: Store, command: Command[R]) -> R:
 
 
 def notes(store: Store, prefix: str, some: int = _PAGE, after: str = "") -> Iterator[tuple[str, bytes]]:
-    """Yield notes whose names begin with a prefix and come after `after`, by name. One query reads `some`. StoreError."""
+    """Yield notes whose names begin with a prefix and come after `after`. One query reads `some`. StoreError."""
     while page := store.ask(ListNotes(prefix, after, some)):
         after = page[-1][0]
         yield from page

@@ -12,9 +12,9 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from ..._errors import BadJob, OutcomeUnknown
-from ..relational.session import Conflict, OwnSession, SessionWithin, drive
+from ..relational.session import Conflict, OwnSession, SessionWithin
 from ..sql import read
-from ..sql.statement import Batch, Do, Insert, Select, Statement
+from ..sql.statement import Batch, Do, Insert, Select, Statement, drive
 from ..sql.transaction import Taken
 from ..within import module_of, wait
 from .pipeline import numbered

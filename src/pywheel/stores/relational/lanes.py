@@ -25,8 +25,9 @@ from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
 from ..sql.put import NOT_FREE, plain, row_of
 from ..sql.settle import SETTLING
+from ..sql.statement import drive
 from ..sql.transaction import Taken
-from .session import Conflict, MetLock, OwnSession, drive
+from .session import Conflict, MetLock, OwnSession
 
 if TYPE_CHECKING:
     from .store import RelationalStore

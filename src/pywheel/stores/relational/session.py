@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import BadJob, OutcomeUnknown, StoreAway, StoreBusy, StoreError
-from ..sql.statement import Batch, Do, Insert, NewNames, Select, Statement, Steps
+from ..sql.statement import Batch, Do, Insert, NewNames, Select, Statement, drive
 from ..sql.transaction import Names, Taken
 
 if TYPE_CHECKING:
     from .lanes import Lane
     from .store import RelationalStore
 
-__all__ = ["NO_TRANSACTION", "Conflict", "MetLock", "OwnSession", "SessionWithin", "drive"]
+__all__ = ["NO_TRANSACTION", "Conflict", "MetLock", "OwnSession", "SessionWithin"]
 
-T = TypeVar("T")
 _LOOK: Final = 0.1  # seconds between looks at the fate of a commit
 NO_TRANSACTION: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 _OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
@@ -232,13 +231,3 @@ def _all_have_keys(insert: Insert) -> bool:
         return False
     place = insert.columns.index("key")
     return all(row[place] is not None for row in insert.rows)
-
-
-def drive(send: Callable[[Batch], Sequence[Any]], steps: Steps[T]) -> T:
-    """Return the result of a generator; each of its batches is a trip."""
-    try:
-        batch = next(steps)
-        while True:
-            batch = steps.send(send(batch) if batch else ())
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]

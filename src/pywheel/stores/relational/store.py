@@ -27,7 +27,7 @@ from ..notifier import Member, Notifier, workers
 from ..server import Outage, ServerClock
 from ..sql import read
 from ..sql.engine import SqlStore, apply
-from ..sql.statement import Batch, Do, Select, Statement, Steps, drive_all
+from ..sql.statement import Batch, Do, Select, Statement, Steps, drive, drive_all
 from ..sql.transaction import Changes, Lookup, Names, Taken, Transaction
 from ..verify import Finding
 from ..within import CommitWatch, driver_connection, taken
@@ -39,7 +39,7 @@ from .migrate import Migration
 from .notifier import RelationalNotifier
 from .presence import Leases, Presence
 from .ringer import Hints
-from .session import Conflict, OwnSession, SessionWithin, drive
+from .session import Conflict, OwnSession, SessionWithin
 
 __all__ = ["RelationalStore"]
 

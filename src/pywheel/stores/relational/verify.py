@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ..sql import verify as tables
-from ..sql.statement import Batch, Do
+from ..sql.statement import Batch, Do, drive
 from ..sql.transaction import Names, Tally
 from ..verify import IDS, Finding
 from ..verify import verified as repaired
-from .session import Conflict, drive
+from .session import Conflict
 
 if TYPE_CHECKING:
     from .store import RelationalStore

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 __all__ = [
     "Batch", "Do", "Drop", "Each", "Insert", "Last", "NewNames", "Rows", "Select", "Statement", "Steps", "WriteJobs",
-    "drive_all", "once_each",
+    "drive", "drive_all", "once_each",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -115,6 +115,16 @@ class Last(tuple[Statement, ...]):
     """The last batch of a generator: the statements of other commands may be sent with it."""
 
     __slots__ = ()
+
+
+def drive(send: Callable[[Batch], Sequence[Any]], steps: Steps[T]) -> T:
+    """Run the statements that a generator yields; return its result. Each batch is a trip."""
+    try:
+        batch = next(steps)
+        while True:
+            batch = steps.send(send(batch) if batch else ())
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 def drive_all(parts: Sequence[Steps[Any]]) -> Steps[list[Any]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain
 from operator import itemgetter
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 from ..sql.dialect import Dialect
 from ..sql.schema import TABLES, TYPES
@@ -22,7 +22,6 @@ from ..sql.transaction import LIVE, NEVER, Tally, Transaction
 
 __all__ = ["AT_ONCE", "SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess", "ends_tail", "insert_at_once"]
 
-T = TypeVar("T")
 _UPDATE: Final = "UPDATE job SET "
 _COLUMN: Final = re.compile(r"\bw\.(\w+)")
 _ALIKE: Final = 8  # statements that one change may become: handlers may take the interpreter at each
@@ -259,15 +258,6 @@ class Carrier:
         self._many: Callable[..., Any] = connection.executemany
         self._changed: Sequence[int] | None = None  # ids of the rows of the last change, if known
         self.now = now
-
-    def drive(self, steps: Steps[T]) -> T:
-        """Run the statements that a generator yields; return its result."""
-        try:
-            batch = next(steps)
-            while True:
-                batch = steps.send(self.send(batch))
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
 
     def send(self, batch: Batch) -> list[Any]:
         """Run statements in order; return the rows of each."""

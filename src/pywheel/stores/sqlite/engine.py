@@ -14,7 +14,7 @@ from ..group_commit import Commit
 from ..notifier import Member, Notifier, workers
 from ..sql import put
 from ..sql.engine import SqlStore, apply
-from ..sql.statement import Steps
+from ..sql.statement import Steps, drive
 from ..sql.transaction import NEVER, Names, Transaction
 from ..verify import Finding
 from . import maintenance
@@ -74,10 +74,10 @@ class SqliteEngine(SqlStore):
                 if self._shared:
                     ids.check(carrier)
             if insert is None:
-                outcomes = carrier.drive(apply(tx, commands))
+                outcomes = drive(carrier.send, apply(tx, commands))
             else:
                 carrier.send((insert,))
-            carrier.drive(SQLITE.count(tx))
+            drive(carrier.send, SQLITE.count(tx))
             presence.page.whole()
         telling = Telling(tx, presence, in_turn=in_turn)
         telling.begin()
@@ -120,7 +120,7 @@ class SqliteEngine(SqlStore):
 
     def _read_steps(self, begin: Callable[[], Steps[_R]]) -> _R:
         now = self.clock.wall()
-        found: _R = self._reading(_in_one_moment, lambda connection: Carrier(connection, now).drive(begin()))
+        found: _R = self._reading(_in_one_moment, lambda connection: drive(Carrier(connection, now).send, begin()))
         return found
 
     def verify(self, *, repair: bool = False) -> list[Finding]:

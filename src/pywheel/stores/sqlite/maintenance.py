@@ -12,6 +12,7 @@ from typing import Any, Final
 from ..._errors import NotAStore, StoreError
 from .. import verify as faults
 from ..sql import verify as tables
+from ..sql.statement import drive
 from ..sql.transaction import Names, Transaction
 from ..verify import Finding, verified
 from .connection import schema_of, translated
@@ -106,7 +107,7 @@ def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
     """Return the faults of the file and its tables. In a transaction."""
     said = [row[0] for row in connection.execute("PRAGMA integrity_check").fetchall()]
     found = [] if said == ["ok"] else faults.INDEXES.found(said)
-    return found + Carrier(connection, now).drive(tables.find(Names("topic"), SQLITE.tallies()))
+    return found + drive(Carrier(connection, now).send, tables.find(Names("topic"), SQLITE.tallies()))
 
 
 def mended(connection: sqlite3.Connection, tx: Transaction) -> list[Finding]:
@@ -120,5 +121,5 @@ def mended(connection: sqlite3.Connection, tx: Transaction) -> list[Finding]:
 def _mend(connection: sqlite3.Connection, tx: Transaction) -> None:
     connection.execute("REINDEX")
     carrier = Carrier(connection, tx.now)
-    tx.tally.rows = carrier.drive(tables.mend(SQLITE.tallies()))
-    carrier.drive(SQLITE.count(tx))
+    tx.tally.rows = drive(carrier.send, tables.mend(SQLITE.tallies()))
+    drive(carrier.send, SQLITE.count(tx))

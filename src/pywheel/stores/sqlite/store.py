@@ -21,6 +21,7 @@ from ..checks import sound
 from ..contract import CLOSED, Durability
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
+from ..sql.statement import drive
 from ..within import CommitWatch, driver_connection, is_async, wait
 from . import forks, maintenance
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
@@ -114,8 +115,8 @@ class SqliteStore(SqliteEngine):
         tx = self._apart()
         with _in_savepoint(connection):
             carrier = Carrier(connection, tx.now)
-            outcomes: list[Any] = carrier.drive(apply(tx, commands))
-            carrier.drive(SQLITE.count(tx))
+            outcomes: list[Any] = drive(carrier.send, apply(tx, commands))
+            drive(carrier.send, SQLITE.count(tx))
             telling = Telling(tx, self._presence, in_turn=False)
             telling.begin()
         if tx.changes.moved:
