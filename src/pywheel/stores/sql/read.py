@@ -47,13 +47,9 @@ _WHOLE, _LIVE, _ENDED = _WITH_BODY
 
 def number_of(topics: Names, name: str) -> Steps[int | None]:
     """Return the number of a topic, None if there is no such topic."""
-    number = topics.numbers.get(name)
-    if number is None:
-        [rows] = yield (Select("SELECT id FROM topic WHERE name = :name", {"name": name}),)
-        if rows:
-            number = rows[0][0]
-            topics.learn({name: number})
-    return number
+    if name not in topics.numbers:
+        yield from topics.rows(name)
+    return topics.numbers.get(name)
 
 
 # ---- jobs -----------------------------------------------------------------------------------------------------------
