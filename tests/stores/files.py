@@ -1,6 +1,7 @@
 """Stores in files, for tests."""
 
 import sqlite3
+import time
 from contextlib import closing, contextmanager
 
 import pytest
@@ -9,9 +10,22 @@ from pywheel.jobs import NewJob
 from pywheel.jobs.commands import ClaimPolicy
 from pywheel.stores import open
 from pywheel.stores.sql import engine
+from pywheel.stores.sqlite.connection import BUSY_SECONDS
 from tests.stores import calls
 
-__all__ = ["NOW", "TERMS", "execute", "interrupted", "locked", "plan_of", "put", "put_many", "reopened", "traced"]
+__all__ = [
+    "NOW",
+    "TERMS",
+    "connection_of",
+    "execute",
+    "interrupted",
+    "locked",
+    "plan_of",
+    "put",
+    "put_many",
+    "reopened",
+    "traced",
+]
 
 NOW = 1_700_000_000_000
 TERMS = ClaimPolicy(1_000, 3)
@@ -56,20 +70,25 @@ def interrupted(kind):
             yield
 
 
+def connection_of(store):
+    """Return the connection on which a store writes its file."""
+    return store._database.open(time.monotonic() + BUSY_SECONDS)
+
+
 @contextmanager
 def traced(store):
     """Yield the statements that are sent by the writing connection within, as they are sent."""
     texts = []
-    store._connection.set_trace_callback(texts.append)
+    connection_of(store).set_trace_callback(texts.append)
     try:
         yield texts
     finally:
-        store._connection.set_trace_callback(None)
+        connection_of(store).set_trace_callback(None)
 
 
 def plan_of(store, text):
     """Return how SQLite finds what a statement reads."""
-    return [row[3] for row in store._connection.execute(f"EXPLAIN QUERY PLAN {text}")]
+    return [row[3] for row in connection_of(store).execute(f"EXPLAIN QUERY PLAN {text}")]
 
 
 def reopened(path, clock=None):

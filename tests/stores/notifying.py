@@ -16,6 +16,7 @@ from pywheel.stores.ownership import owners
 from tests.jobs.waiting import LIMIT
 from tests.stores import calls
 from tests.stores.calls import settle as settle
+from tests.stores.files import connection_of
 
 FAR = 10**9
 
@@ -78,7 +79,7 @@ class Host:
         return notifier
 
     def members(self):
-        return [worker for [worker] in self.store._connection.execute("SELECT worker FROM member")]
+        return [worker for [worker] in connection_of(self.store).execute("SELECT worker FROM member")]
 
     def close(self):
         self.store.close()

@@ -17,7 +17,7 @@ from pywheel.stores import open
 from pywheel.stores.sql import lists
 from pywheel.stores.sqlite import dialect
 from tests.stores.calls import listening, put_many
-from tests.stores.files import NOW, TERMS, put, traced
+from tests.stores.files import NOW, TERMS, connection_of, put, traced
 
 # ---- puts -----------------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ def test_the_leases_that_ended_first_are_ended_first(store, clock):
         store.apply([ops.Reserve(topic, 1, ClaimPolicy(ttr, 3), "w")])
     clock.advance(2)
     assert store.apply([ops.Expire(1)])[0].ended == 1
-    running = store._connection.execute("SELECT id FROM job WHERE state = 1").fetchall()
+    running = connection_of(store).execute("SELECT id FROM job WHERE state = 1").fetchall()
     assert running == [(ids[0],)]
 
 
@@ -138,7 +138,7 @@ def test_what_is_kept_for_a_time_is_forgotten_as_fast_as_it_is_written(store, cl
     for number in range(10):
         write(store, [f"{number} {other}" for other in range(together)])
         clock.advance(days * 86_400)
-    [[left]] = store._connection.execute("SELECT (SELECT count(*) FROM note) + (SELECT count(*) FROM nonce)")
+    [[left]] = connection_of(store).execute("SELECT (SELECT count(*) FROM note) + (SELECT count(*) FROM nonce)")
     assert 0 < left <= 2 * together
 
 

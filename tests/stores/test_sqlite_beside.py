@@ -11,7 +11,7 @@ from pywheel.jobs.queries import GetJob
 from pywheel.stores.sqlite.presence import Telling
 from tests.isolated.child import run_well
 from tests.stores.calls import listening, settle
-from tests.stores.files import put, put_many, reopened
+from tests.stores.files import connection_of, put, put_many, reopened
 from tests.stores.processes import as_root, let_in, process
 
 
@@ -196,8 +196,8 @@ def test_a_log_that_was_removed_rightly_is_no_error(path, store):
 
 
 def test_every_commit_is_synced(store):
-    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection_of(store).execute("PRAGMA synchronous").fetchone() == (2,)
+    assert connection_of(store).execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_the_log_stays_bounded(store, path):

@@ -12,7 +12,7 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, ListTopics
 from tests.jobs.waiting import until
 from tests.stores.calls import ended, in_threads
-from tests.stores.files import TERMS, execute, locked, put, put_many, reopened
+from tests.stores.files import TERMS, connection_of, execute, locked, put, put_many, reopened
 
 # ---- files that are something else ----------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ def test_a_damaged_file_is_named_so(path, store, clock):
 )
 def test_rows_that_make_no_sense_are_damage(path, store, damage):
     put(store)
-    store._connection.execute(damage)
+    connection_of(store).execute(damage)
     with pytest.raises(StoreCorrupt, match="damaged"):
         _ = store.ask(CountJobs()), store.ask(ListTopics()), store.ask(GetJob(1))
 
@@ -78,17 +78,17 @@ def test_a_file_without_permission_is_named_so(path, store):
 
 def test_a_read_only_database_refuses_puts_and_keeps_its_jobs(store):
     id = put(store)
-    store._connection.execute("PRAGMA query_only = 1")
+    connection_of(store).execute("PRAGMA query_only = 1")
     with pytest.raises(StoreReadOnly):
         put(store)
     assert store.ask(GetJob(id)).state is State.DELAYED
-    store._connection.execute("PRAGMA query_only = 0")
+    connection_of(store).execute("PRAGMA query_only = 0")
     assert put(store) > id
 
 
 def limit_pages(store, more):
-    [pages] = store._connection.execute("PRAGMA page_count").fetchone()
-    store._connection.execute(f"PRAGMA max_page_count = {pages + more}")
+    [pages] = connection_of(store).execute("PRAGMA page_count").fetchone()
+    connection_of(store).execute(f"PRAGMA max_page_count = {pages + more}")
 
 
 def test_a_full_disk_refuses_a_put_whole_and_goes_on_when_there_is_room(store):
@@ -104,7 +104,7 @@ def test_a_full_disk_refuses_a_put_whole_and_goes_on_when_there_is_room(store):
 
 def test_a_lock_of_another_program_is_waited_for_and_then_named(store, path):
     put(store)
-    store._connection.execute("PRAGMA busy_timeout = 1")
+    connection_of(store).execute("PRAGMA busy_timeout = 1")
     with locked(path), pytest.raises(StoreBusy, match="locked"):
         put(store)
     put(store)
@@ -113,7 +113,7 @@ def test_a_lock_of_another_program_is_waited_for_and_then_named(store, path):
 def test_a_lease_begins_once_the_lock_of_another_program_was_waited_for(store, path, pool, clock):
     put(store)
     waits = threading.Event()
-    store._connection.set_trace_callback(lambda text: waits.set() if text.startswith("BEGIN") else None)
+    connection_of(store).set_trace_callback(lambda text: waits.set() if text.startswith("BEGIN") else None)
     with locked(path) as other:
         claimed = pool.submit(store.apply, [ops.Claim("t", (), TERMS._replace(slack=0), "w", 1, limit=1)])
         assert waits.wait(20)

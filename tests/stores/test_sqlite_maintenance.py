@@ -16,7 +16,7 @@ from pywheel.jobs.queries import GetJob, GetNextLease, ListJobs
 from pywheel.stores import Filter
 from pywheel.stores.sqlite import adopt, checkpoints, maintenance
 from tests.jobs.waiting import until
-from tests.stores.files import TERMS, execute, put, put_many, reopened
+from tests.stores.files import TERMS, connection_of, execute, put, put_many, reopened
 
 
 def purge_all(store):
@@ -28,7 +28,7 @@ def purge_all(store):
 
 def test_the_room_of_purged_jobs_is_given_back_in_steps(path, store):
     put_many(store, 2_000, 1_000)
-    [pages] = store._connection.execute("PRAGMA page_count").fetchone()
+    [pages] = connection_of(store).execute("PRAGMA page_count").fetchone()
     purge_all(store)
     given = [store.vacuum(100)]
     assert 90 < given[0] <= 102  # pages that say where pages are come on top
@@ -74,7 +74,7 @@ def test_a_backup_beside_writers_is_a_store_with_every_job_told_before(path, tmp
             store.backup(target)
     assert sorted(file.name for file in tmp_path.iterdir() if "partial" in file.name) == []
     with reopened(target) as copy:
-        assert copy._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection_of(copy).execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert all(copy.ask(GetJob(id)) for id in before)
         assert copy.verify() == []
         assert put(copy) > max(before)

@@ -14,7 +14,7 @@ from pywheel.stores.sql.statement import drive
 from pywheel.stores.sql.transaction import Lookup, Names
 from pywheel.stores.sqlite.dialect import TAIL, Carrier
 from tests.stores import calls
-from tests.stores.files import NOW, plan_of, reopened, traced
+from tests.stores.files import NOW, connection_of, plan_of, reopened, traced
 
 
 def apply(store, command):
@@ -30,7 +30,7 @@ def put(store, topic="t", count=1, **more):
 
 
 def counted(store):
-    return store._connection.execute("SELECT job FROM counted").fetchone()[0]
+    return connection_of(store).execute("SELECT job FROM counted").fetchone()[0]
 
 
 def test_a_single_put_writes_no_sum_and_is_counted_all_the_same(store):
@@ -63,7 +63,7 @@ def test_the_next_due_time_of_a_topic_is_the_first_of_the_index(store):
     put(store)
     with traced(store) as texts:
         steps = read.next_dues(Lookup(Names("topic"), Names("worker"), ()), GetNextDues(["t"]))
-        drive(Carrier(store._connection, NOW).send, steps)
+        drive(Carrier(connection_of(store), NOW).send, steps)
     found = plan_of(store, texts[-1])
     assert any("INDEX job_next (state=? AND topic=? AND priority=? AND next>?)" in step for step in found), found
     assert not any("ORDER BY" in step for step in found)
@@ -99,7 +99,7 @@ def test_jobs_are_kept_in_the_order_of_their_ends(store):
     for at in range(0, 50, 5):
         claimed = apply(store, c.Claim("t", tuple(ids[at : at + 5]), ClaimPolicy(60_000, 3), "w", 5))
         assert store.apply([c.Ack(job.id, job.claims) for job in claimed.jobs]) == [True] * 5
-    kept = [id for [id] in store._connection.execute("SELECT id FROM finished ORDER BY rowid")]
+    kept = [id for [id] in connection_of(store).execute("SELECT id FROM finished ORDER BY rowid")]
     assert [{*kept[at : at + 5]} for at in range(0, 50, 5)] == [{*ids[at : at + 5]} for at in range(0, 50, 5)]
 
 

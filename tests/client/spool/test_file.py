@@ -15,6 +15,7 @@ from pywheel.testing import ManualClock
 from tests.client.spool.spooled import back, bodies, forwarded
 from tests.jobs.waiting import until
 from tests.often import often
+from tests.stores.files import connection_of
 
 
 def puts(spool, count, **more):
@@ -200,7 +201,7 @@ def test_a_store_that_forgot_a_put_has_no_such_job(queue, store):
     store.away = True
     id = queue.put("t", 1)
     back(queue, store)
-    nonces = store.inner._connection
+    nonces = connection_of(store.inner)
     nonces.execute("DELETE FROM nonce")
     assert queue.cancel(id) is Change.NOT_FOUND
     with pytest.raises(NoSuchJob):

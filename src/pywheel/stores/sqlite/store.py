@@ -188,11 +188,6 @@ class SqliteStore(SqliteEngine):
             if not self._new:
                 self._presence.close()
 
-    @property
-    def _connection(self) -> sqlite3.Connection:
-        """The connection that writes, for tests and measurements."""
-        return self._database.open(time.monotonic() + BUSY_SECONDS)
-
     def _open(self) -> None:
         """Raise StoreClosed if the store is closed; in a forked child, open the parent's resources anew.
 
