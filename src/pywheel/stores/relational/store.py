@@ -368,7 +368,7 @@ class RelationalStore(SqlStore):
     def transaction(self, take: Callable[[int], Sequence[int]], *, eager: bool = False) -> Transaction:
         """Return a new transaction. `take` returns new ids."""
 
-        def ids(_: Transaction, count: int) -> Steps[Sequence[int]]:
+        def ids(count: int) -> Steps[Sequence[int]]:
             yield from ()
             return take(count)
 

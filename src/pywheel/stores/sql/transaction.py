@@ -332,7 +332,7 @@ class Transaction:
         now: int,
         topics: Names,
         workers: Names,
-        ids: Callable[[Transaction, int], Steps[Sequence[int]]],
+        ids: Callable[[int], Steps[Sequence[int]]],
         watcher: Watcher | None = None,
         *,
         eager: bool = False,
@@ -346,10 +346,11 @@ class Transaction:
         self.workers = workers
         self.eager = eager
         """Whether puts may take keys without a look, so that some outcomes may be `put.NOT_FREE`."""
+        self.new_ids = ids
+        """Returns so many ids that no job had, ascending."""
         self._watcher = watcher
         self.tally = Tally()
         self.changes = Changes()
-        self._ids = ids
         self._new: dict[str, dict[str, int]] = {}  # names that this transaction has stored, by table
         self._lanes: dict[int, int] = {}  # priorities that this transaction has noted, by topic
 
@@ -361,10 +362,6 @@ class Transaction:
     def gone(self, worker: str) -> bool:
         """Whether a worker that has announced topics has gone without a word."""
         return self._watcher is not None and self._watcher.gone(worker)
-
-    def new_ids(self, count: int) -> Steps[Sequence[int]]:
-        """Return `count` ids that no job had, ascending."""
-        return self._ids(self, count)
 
     # ---- names ------------------------------------------------------------------------------------------------------
 

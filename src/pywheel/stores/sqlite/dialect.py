@@ -215,7 +215,7 @@ class Ids:
         if self.guess is not None and carrier.send((Select(f"SELECT {_HIGHEST}"),)) != [[(self.guess,)]]:
             raise WrongGuess
 
-    def __call__(self, _: Transaction, count: int) -> Steps[Sequence[int]]:
+    def __call__(self, count: int) -> Steps[Sequence[int]]:
         """Return `count` ids."""
         if self.highest is None:
             [[[self.highest]]] = yield (Select(f"SELECT {_HIGHEST}"),)
