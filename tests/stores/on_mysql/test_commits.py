@@ -109,7 +109,7 @@ def test_a_transaction_that_was_asked_after_and_never_happened_is_not_taken_for_
             patch.setattr(Timed, "ask", lose_the_first)
             assert not session._happened(None)
         assert lost
-        with store._use() as connection, pytest.raises(AlreadyThere), store.translated():
+        with store._use() as connection, pytest.raises(AlreadyThere), store.translated:
             store.send(connection, [requested(client, session._number)], None)
 
 

@@ -121,7 +121,7 @@ class MysqlNotifier(RelationalNotifier):
     def _hear(self, session: Timed, seconds: float) -> None:
         """Wait until the server's wait ends."""
         try:
-            with self._store.translated():
+            with self._store.translated:
                 self._wait(session, seconds)
         except Interrupted:  # KILL QUERY met another statement
             self._waits = 0.0
@@ -143,7 +143,7 @@ class MysqlNotifier(RelationalNotifier):
         if session in self._select(seconds, session):
             self._waits = 0.0
             over: Sequence[Sequence[int]] = ()  # no row: there were hints already
-            with suppress(Interrupted), self._store.translated():
+            with suppress(Interrupted), self._store.translated:
                 over = session.receive()
             if not over or over[0][0]:
                 self._take()

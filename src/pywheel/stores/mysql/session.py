@@ -70,7 +70,7 @@ class MysqlSession(OwnSession):
         if self._number % _FORGOTTEN == 0:
             first.append(forgotten(client, self._number))
         texts, _ = self._store.dialect.texts([*first, *batch], self._now)
-        with self._store.translated():
+        with self._store.translated:
             self._connection.one([*texts, "COMMIT"])
 
     def _fate(self, put: Insert | None) -> bool:  # noqa: ARG002
@@ -86,7 +86,7 @@ class MysqlSession(OwnSession):
         # For a single job, or at the second try, an error shows that it is stored; else rows show which are.
         plain = again or len(insert.rows) == 1 or not insert.unless_taken
         try:
-            with self._store.translated():
+            with self._store.translated:
                 rows = self._connection.one(self._put_texts(insert, plain=plain))
         except AlreadyThere as error:
             self.abandon()
@@ -168,7 +168,7 @@ class MysqlWithin(SessionWithin):
 
     def _execute(self, text: str) -> Sequence[Any]:
         """Run a statement; return its rows as tuples, whatever the caller's cursor class."""
-        with self._lent.translated():
+        with self._lent.translated:
             try:
                 if is_async(self._theirs):
                     return wait(_awaited(self._theirs, text))

@@ -71,7 +71,7 @@ class MysqlStore(RelationalStore):
     def _connect(self, until: float) -> Timed:
         address = self.address
         host = address.hosts[0] if address.hosts else None
-        with self.translated():
+        with self.translated:
             connection = connect(
                 until,
                 host=(host and host.name) or "localhost",

@@ -79,7 +79,7 @@ class PostgresNotifier(RelationalNotifier):
         self.heard(None if payload == "!" else map(int, payload.split(",")) if payload else ())
 
     def _ask(self, *batch: Statement) -> Sequence[Any]:
-        with self._lock, self._store.translated():
+        with self._lock, self._store.translated:
             session = self._heard_by()
             session.until = time.monotonic() + self._store._seconds
             return self._store.send(session, batch, self._store.now)[-1]  # type: ignore[no-any-return]

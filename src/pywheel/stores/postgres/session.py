@@ -64,7 +64,7 @@ class PostgresSession(OwnSession):
 
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
         try:
-            with self._store.translated():
+            with self._store.translated:
                 [rows] = self._connection.ask([self._store.dialect.put(insert, self._now)])
         except Conflict:
             if not again:
@@ -116,7 +116,7 @@ class PostgresWithin(SessionWithin):
 
     def _executed(self, text: str, values: Any) -> Sequence[Any]:
         theirs = self._theirs
-        with self._lent.translated():
+        with self._lent.translated:
             if isinstance(theirs, psycopg.Connection):
                 return _fetched(psycopg.Cursor(theirs, row_factory=tuple_row).execute(text, values, binary=True))
             if isinstance(theirs, psycopg.AsyncConnection):

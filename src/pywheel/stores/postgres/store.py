@@ -69,7 +69,7 @@ class PostgresStore(RelationalStore):
     # ---- connections ------------------------------------------------------------------------------------------------
 
     def _connect(self, until: float, *, light: bool = False) -> Timed:
-        with self.translated():
+        with self.translated:
             return connect(self._conninfo(), until, light=light, prepare=self._prepare)
 
     def _conninfo(self) -> str:

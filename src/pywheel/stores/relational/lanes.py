@@ -72,7 +72,7 @@ class Lane:
             self.store.ids.forget()
         if connection is None:
             connection = self.store.connected(until)
-            with self.store.translated():
+            with self.store.translated:
                 self.store._begin_writing(connection, self)
             self.writer = connection
         connection.until = until

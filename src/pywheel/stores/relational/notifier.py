@@ -98,7 +98,7 @@ class RelationalNotifier(ServerNotifier):
         """Return the session, a new one if it broke: then hints were missed."""
         if self._session is None or not self._session.ready:
             self._deaf()
-            with self._store.translated():
+            with self._store.translated:
                 self._session = self._connect()
             self._read_all()
         return self._session
@@ -184,7 +184,7 @@ class RelationalNotifier(ServerNotifier):
             self._select(min(seconds, 0.5))
             return
         try:
-            with self._store.translated():
+            with self._store.translated:
                 if self._store.notifies:
                     self._hear(session, seconds)
                 else:

@@ -151,7 +151,7 @@ class OwnSession(ABC):
             raise OutcomeUnknown(f"{error}; it is stored, and whether a replica has it is not known") from error
 
     def _send(self, batch: Batch) -> Sequence[Any]:
-        with self._store.translated():
+        with self._store.translated:
             return self._store.send(self._connection, batch, self._now)  # type: ignore[no-any-return]
 
     def abandon(self) -> None:

@@ -106,7 +106,8 @@ class RelationalStore(SqlStore):
         self._prefix: str = known.get("prefix", "pywheel_")
         self._seconds: float = known.get("timeout", _SECONDS)
         self._outage = Outage(address.shown)
-        self._translated = _Translated(self)
+        self.translated = _Translated(self)
+        """A context in which the server's errors are raised as pywheel's."""
         self._connections = Connections(self.connected, _MOST, self._seconds)
         self._known, self._known_workers = Names("topic"), Names("worker")
         """Names that are committed: all connections share them."""
@@ -174,10 +175,6 @@ class RelationalStore(SqlStore):
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
-    def translated(self) -> _Translated:
-        """Return a context in which the server's errors are raised as pywheel's."""
-        return self._translated
-
     def ours(self, error: BaseException) -> BaseException:
         """Return the pywheel error for one of the driver's; another one as it is."""
         if isinstance(error, self.driver_error):
@@ -198,7 +195,7 @@ class RelationalStore(SqlStore):
         if len(self._known.names) + len(self._known_workers.names) <= _LOOKED_AT:
             looks = drive_all([self._known.stand(), self._known_workers.stand()])
             try:
-                with self.translated():
+                with self.translated:
                     stand = drive(lambda batch: self.send(connection, batch, None), looks)
             except BaseException:
                 connection.end()
@@ -211,7 +208,7 @@ class RelationalStore(SqlStore):
 
     @contextmanager
     def _use(self, until: float | None = None) -> Iterator[Any]:
-        with self.translated(), self._connections.use(until) as connection:
+        with self.translated, self._connections.use(until) as connection:
             yield connection
 
     def reading(self, read: Callable[[Any], _R], until: float | None = None) -> _R:

@@ -28,7 +28,7 @@ def verified(store: RelationalStore, connection: Any, *, repair: bool) -> list[F
     ids = [tables.Check(IDS, given, tuple(map(dialect.raise_ids, both)))]
 
     def send(batch: Batch) -> list[Any]:
-        with store.translated():
+        with store.translated:
             return store.send(connection, batch, store.now)
 
     def find() -> list[Finding]:
