@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any, ClassVar, Final
 
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
+from ..sql.dialect import lists_of
 from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES
 from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, Rows, Select, Statement, WriteJobs
@@ -80,7 +81,6 @@ FROM {_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id
 _LEAVE: Final = f" ON DUPLICATE KEY UPDATE id = IF(id = values(id), id + {2**63 - 1}, id)"
 """The end of an INSERT that leaves a job out if its key is taken. If another job has its id, the sum is an error."""
 _SERVER: Final = "concat_ws(':', @@hostname, @@port, @@server_id)"
-_LIST: Final = re.compile(r"\{([a-z]+): ")
 _FILLED: Final = re.compile(r"\b(started bigint|worker int|backoff bigint)")
 """Columns that a claim writes: with values from the beginning, a row does not grow, and pages are not split."""
 _SET: Final = re.compile(r"(^|, )([a-z_]+)(?= = )")
@@ -236,7 +236,7 @@ class MysqlDialect(ServerDialect):
 
     def _bound(self, text: str, values: Mapping[str, Any], moment: str) -> dict[str, str]:
         """Return the values of a statement as literals."""
-        lists = self.kept(("lists", text), lambda: frozenset(_LIST.findall(text)))
+        lists = self.kept(("lists", text), lambda: lists_of(text))
         bound = {name: _in_json(value) if name in lists else literal(value) for name, value in values.items()}
         bound["now"] = moment
         return bound

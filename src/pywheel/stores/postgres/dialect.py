@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
+from ..sql.dialect import lists_of
 from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Do, Drop, Each, Insert, NewNames, Select, Statement, WriteJobs
@@ -181,7 +182,7 @@ class PostgresDialect(ServerDialect):
 
     def bound(self, text: str, values: Mapping[str, Any], now: int | None) -> dict[str, Any]:
         """Return the values of a statement, lists as arrays."""
-        lists = self.kept(("lists", text), lambda: _lists(text))
+        lists = self.kept(("lists", text), lambda: lists_of(text))
         bound: dict[str, Any] = {"now": now}
         for name, value in values.items():
             if type(value) is not list:
@@ -291,13 +292,6 @@ def _form(name: str, column: Sequence[Any]) -> str:
     later = "" if Later not in kinds else " later" if len(kinds) == 1 else " mixed"
     alike = len(kinds) == 1 and (is_number(name) or column[0] is None) and column.count(column[0]) == len(column)
     return f"one{later}" if alike else f"list{later}"
-
-
-_LIST: Final = re.compile(r"\{([a-z]+): ([a-z_, ]+)\}")
-
-
-def _lists(text: str) -> dict[str, list[str]]:
-    return {name: [one.strip() for one in columns.split(",")] for name, columns in _LIST.findall(text)}
 
 
 def numbers(values: Iterable[int | None]) -> str:

@@ -12,11 +12,17 @@ from .statement import Do, Select, Steps
 if TYPE_CHECKING:
     from .transaction import Transaction
 
-__all__ = ["EACH", "Dialect"]
+__all__ = ["EACH", "Dialect", "lists_of"]
 
 _MARK: Final = re.compile(r"\{([a-z]+)(?: ([a-z]+))?(?:: ([a-z_, ]+))?\}")
 EACH: Final = re.compile(r"\{each ([a-z]+) ([a-z]): ((?:[^{}]|\{[^{}]*\})+)\}")
 """The mark ``{each table j: condition}``."""
+_LIST: Final = re.compile(r"\{([a-z]+): ([a-z_, ]+)\}")
+
+
+def lists_of(text: str) -> dict[str, list[str]]:
+    """Return the columns of the lists of values in a template, by name."""
+    return {name: [one.strip() for one in columns.split(",")] for name, columns in _LIST.findall(text)}
 
 
 class Dialect(ABC):

@@ -15,7 +15,7 @@ from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any, ClassVar, Final
 
-from ..sql.dialect import Dialect
+from ..sql.dialect import Dialect, lists_of
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, Rows, Select, Steps, WriteJobs
 from ..sql.transaction import LIVE, NEVER, Tally, Transaction
@@ -336,7 +336,7 @@ class Carrier:
         look, write = SQLITE.kept(key, lambda: SQLITE.changed(statement, alike=key[3], few=key[4]))
         parts = [statement.values]
         if key[3]:
-            names = SQLITE.kept(statement.source, lambda: _names(statement.source))
+            names = SQLITE.kept(statement.source, lambda: [f"w_{one}" for one in lists_of(statement.source)["w"][1:]])
             parts = [
                 {**statement.values, "w": ids, **dict(zip(names, values, strict=True))} for values, ids in alike.items()
             ]
@@ -425,11 +425,6 @@ def _listed(rows: list[Any]) -> str:
     if rows and type(rows[0]) is tuple and len(rows[0]) == 1:
         rows = [value for [value] in rows]
     return json.dumps(rows)
-
-
-def _names(source: str) -> list[str]:
-    """Return the parameter names of a list's other columns, whose values all its rows share."""
-    return [f"w_{column.strip()}" for column in source.strip("{}").partition(":")[2].split(",")[1:]]
 
 
 _SEND: Final[dict[type, Callable[[Carrier, Any], Sequence[Any]]]] = {
