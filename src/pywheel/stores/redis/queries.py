@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import inf
 from operator import add, itemgetter
@@ -14,7 +14,7 @@ from ..checks import a_prefix, clamped, note_name
 from ..notifier import workers
 from ..pages import BYTES, Asked, Position, asked
 from .commands import PIECE
-from .records import LAST, STATES, attempts, from_id, jobs_of, pairs, place_after, score, text, to_ids
+from .records import LAST, STATES, attempts, from_id, jobs_of, pairs, parts, place_after, score, text, to_ids
 
 if TYPE_CHECKING:
     from .store import RedisStore
@@ -26,10 +26,6 @@ _FIRST: Final = 1_000  # due jobs of one look
 _NOTES: Final = 128  # of up to 64 KiB, read at once
 _TOPICS: Final = 100  # counted by one call: the server answers others in between
 _SPANS: Final = 20
-
-
-def _parts(values: Sequence[Any], some: int = PIECE) -> Iterator[list[Any]]:
-    return (list(values[first : first + some]) for first in range(0, len(values), some))
 
 
 # ---- jobs -------------------------------------------------------------------------------------------------------
@@ -81,11 +77,11 @@ def _listed(store: RedisStore, wanted: Asked, looks: float = inf) -> tuple[list[
 
 
 def _histories(store: RedisStore, query: q.GetHistories) -> list[list[Attempt]]:
-    return [attempts(rows) for some in _parts(query.ids) for rows in store.run("histories", to_ids(some))[1]]
+    return [attempts(rows) for some in parts(query.ids, PIECE) for rows in store.run("histories", to_ids(some))[1]]
 
 
 def _states(store: RedisStore, query: q.GetStates) -> list[State | None]:
-    found = (state for some in _parts(query.ids) for state in store.run("states", to_ids(some))[1])
+    found = (state for some in parts(query.ids, PIECE) for state in store.run("states", to_ids(some))[1])
     return [None if state < 0 else STATES[state] for state in found]
 
 
@@ -114,7 +110,7 @@ def _topics(store: RedisStore, _: q.ListTopics) -> list[Topic]:
 def _counts(store: RedisStore, _: q.CountJobs) -> dict[str, Counts]:
     """Return the counts of each topic. O(topics + jobs whose lease is over)."""
     found = {}
-    for topics in _parts(sorted(_names(store)), _TOPICS):
+    for topics in parts(sorted(_names(store)), _TOPICS):
         for topic, counts in zip(topics, store.run("counts", topics=topics)[1], strict=True):
             delayed, running, done, dead, cancelled, over = counts
             lost = sum(
@@ -129,7 +125,7 @@ def _forecast(store: RedisStore, query: q.GetForecast) -> list[int]:
     """Return the number of due jobs between edges. O(topics x edges)."""
     spans = list(pairwise(query.edges))
     found = [0] * len(spans)
-    for topics in _parts(_names(store, query.topic), _TOPICS):
+    for topics in parts(_names(store, query.topic), _TOPICS):
         for first in range(0, len(spans), _SPANS):
             some = store.run("forecast", topics=topics, spans=spans[first : first + _SPANS])[1]
             found[first : first + len(some)] = map(add, found[first:], some)
@@ -139,7 +135,7 @@ def _forecast(store: RedisStore, query: q.GetForecast) -> list[int]:
 def _ended(store: RedisStore, query: q.ListEnded) -> list[q.Ended]:
     rows: list[Any] = []
     asked = {"since": clamped(query.since), "by": None if query.until is None else clamped(query.until)}
-    for topics in _parts(_names(store, query.topic), _TOPICS):
+    for topics in parts(_names(store, query.topic), _TOPICS):
         rows += store.run("ended", topics=topics, limit=query.most, **asked)[1]
     rows.sort(key=itemgetter(6, 0), reverse=True)
     return [
@@ -175,7 +171,7 @@ def _notes(store: RedisStore, query: q.ListNotes) -> list[tuple[str, bytes]]:
 
 def _next_dues(store: RedisStore, query: q.GetNextDues) -> dict[str, int]:
     found: dict[str, int] = {}
-    for some in _parts(_names(store) if query.topics is None else query.topics):
+    for some in parts(_names(store) if query.topics is None else query.topics, PIECE):
         dues = store.run("next_dues", topics=some, paused=query.topics is None)[1]
         found |= {topic: score(due) for topic, due in zip(some, dues, strict=True) if due is not None}
     return found

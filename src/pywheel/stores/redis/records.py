@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from ...jobs.job import FIELDS, Attempt, Imported, Job, NewJob, Outcome, State
@@ -13,7 +14,7 @@ from ..checks import clamped, storable
 from .connection import as_json, given
 
 __all__ = ["LAST", "STATES", "attempts", "from_id", "jobs_of", "packed_job", "packed_past", "place_after"]
-__all__ += ["pairs", "receipt", "score", "start_of", "text", "to_ids"]
+__all__ += ["pairs", "parts", "receipt", "score", "start_of", "text", "to_ids"]
 
 LAST: Final = 2**48 - 1
 """The largest id that the store can give out."""
@@ -29,6 +30,13 @@ _BIAS: Final = 2**46
 _RECEIPT: Final = struct.Struct(">HII")
 _VOID: Final = bytes(_RECEIPT.size)
 _CLAIMS: Final = 2**32
+
+
+def parts(values: Iterable[Any], most: int) -> Iterator[list[Any]]:
+    """Yield values, up to `most` at a time."""
+    each = iter(values)
+    while some := list(islice(each, most)):
+        yield some
 
 
 def to_ids(ids: Iterable[int]) -> bytes:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import verify as faults
 from ..verify import Fault, Finding, verified
-from .records import pairs
+from .records import pairs, parts
 
 if TYPE_CHECKING:
     from .store import RedisStore
@@ -54,16 +54,17 @@ def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
     prefix = store.server.prefix + b":"
     for kind in (b"k", b"o", b"d", b"f", b"l", b"g"):
         for key in _found(store, b"SCAN", match=prefix + kind + b":*"):
-            for some in _some(_members(store, b"HSCAN" if kind == b"k" else b"ZSCAN", key)):
+            for some in parts(_members(store, b"HSCAN" if kind == b"k" else b"ZSCAN", key), _SOME):
                 yield kind, key[len(prefix) + 2 :], some
     for scan, key in ((b"HSCAN", b"e"), (b"ZSCAN", b"c"), (b"ZSCAN", b"c:ends")):
-        for some in _some(_members(store, scan, prefix + key)):
+        for some in parts(_members(store, scan, prefix + key), _SOME):
             yield b"e", b"", some
-    for some in _some(key[len(prefix) + 2 :] for key in _found(store, b"SCAN", match=prefix + b"h:*")):
+    keys = _found(store, b"SCAN", match=prefix + b"h:*")
+    for some in parts((key[len(prefix) + 2 :] for key in keys), _SOME):
         yield b"h", b"", some
     for kind in (b"s", b"r", b"j"):
         for key in _found(store, b"SCAN", match=prefix + kind + b":*"):
-            for some in _some(store.call(b"HKEYS", key)):
+            for some in parts(store.call(b"HKEYS", key), _SOME):
                 yield kind, key[len(prefix) + 2 :], some
 
 
@@ -80,9 +81,3 @@ def _found(store: RedisStore, *scan: bytes, match: bytes = b"*") -> Iterator[byt
 def _members(store: RedisStore, *scan: bytes) -> Iterator[bytes]:
     """Yield the members of a set, or the fields of a hash, without scores or values."""
     return islice(_found(store, *scan), 0, None, 2)
-
-
-def _some(members: Iterable[bytes]) -> Iterator[list[bytes]]:
-    each = iter(members)
-    while some := list(islice(each, _SOME)):
-        yield some
