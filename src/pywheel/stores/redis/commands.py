@@ -237,11 +237,6 @@ def _ids(command: c.Put | c.Import, answer: Any) -> Any:
     return twice(new.key) if code == _TWICE else held(holder, new.key)
 
 
-def _changed(_: Any, answer: Any) -> bool:
-    """Return whether something changed."""
-    return bool(answer)
-
-
 def _change(_: Any, answer: Any) -> c.Change | JobExists:
     """Return the outcome of a change, or the refusal with the key's holder."""
     if isinstance(answer, list):
@@ -282,8 +277,8 @@ _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], A
     c.Edit: (b"edit", _edit_fields, _change),
     c.Retry: (b"retry", _fields, _change),
     c.Delete: (b"delete", _fields, _change),
-    c.Rewrite: (b"rewrite", _rewrite_fields, _changed),
-    c.Pause: (b"pause", _fields, _changed),
+    c.Rewrite: (b"rewrite", _rewrite_fields, lambda _, answer: bool(answer)),
+    c.Pause: (b"pause", _fields, lambda _, answer: bool(answer)),
     c.Purge: (b"purge", _fields, lambda _, answer: answer),
     c.SetNote: (b"keep", _keep_fields, lambda _, answer: answer[0] if answer else None),
     c.Reserve: (b"claim", _reserve_fields, lambda _, answer: jobs_of(answer[5])),
