@@ -17,7 +17,7 @@ from ..checks import IDS, clamped
 from .put import EDITED, LAPSED, settled, writing
 from .read import LAST_ERROR, NAMED, PASSED_LAPSED
 from .rows import ATTEMPTED, DUE, KEPT, STAYS, columns_of, listed
-from .schema import FINISHED, OUTCOMES, code_of
+from .schema import FINISHED, OUTCOMES
 from .settle import expire_all, move
 from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs, drive_all
 from .transaction import LIVE, Transaction
@@ -27,7 +27,7 @@ __all__ = ["cancel", "delete", "each", "edit", "pause", "purge", "retry", "rewri
 C = TypeVar("C", Cancel, Edit, Retry, Delete)
 _STATES: Final = (State.DELAYED, State.RUNNING, *FINISHED)
 _CANCEL: Final = move(
-    str(code_of(State.CANCELLED)), "{now}", OUTCOMES.index(Outcome.CANCELLED),
+    str(FINISHED.index(State.CANCELLED)), "{now}", OUTCOMES.index(Outcome.CANCELLED),
     attempt="0", due="j.next", claims="j.claims + 1", unspent="j.unspent + 1", started="NULL", worker="NULL",
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ def cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[lis
         values = {"w": [(id,) for id in chosen]}
         yield (WriteJobs(_CANCEL, "{w: id}", "+j.state = 0", values), Drop(chosen))
         there = {found.id: found.topic for _, found in pairs}
-        tx.tally.ended([there[id] for id in chosen], code_of(State.CANCELLED))
+        tx.tally.ended([there[id] for id in chosen], FINISHED.index(State.CANCELLED))
     return outcomes
 
 
@@ -262,7 +262,7 @@ _WITH_OLD: Final = (
 def _purge(tx: Transaction, command: Purge, limit: int) -> Steps[int]:
     if command.state is State.DEAD:
         yield from expire_all(tx)
-    state = code_of(command.state)
+    state = FINISHED.index(command.state)
     values = {"state": state, "age": command.age, "limit": limit}
     if command.topic is not None:
         topics = list((yield from tx.numbers((command.topic,))).values())

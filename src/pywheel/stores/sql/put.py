@@ -17,7 +17,7 @@ from ...jobs.job import OF_NEW_JOB, Imported, NewJob, State
 from ..checks import fingerprinted, held, lately, same_ids, storable, twice
 from .read import PASSED_LAPSED
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
-from .schema import OUTCOMES, code_of
+from .schema import FINISHED, OUTCOMES
 from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Steps, drive_all, once_each
 from .transaction import Taken, Transaction
@@ -394,7 +394,7 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
             tx.changes.due(topic, id, job.due)
         else:
             _, _, attempt, started, end, outcome, worker, error = history.pop()
-            state = code_of(job.state)
+            state = FINISHED.index(job.state)
             moved = (id, topic, job.due, job.created, *spent, *fields, started, worker, job.body)
             ended.append((*moved, state, end, attempt, outcome, error, one.result))
             tx.tally.ended([topic], state)

@@ -13,7 +13,7 @@ from typing import Final
 
 from ...jobs.job import FIELDS, Field, Outcome, State
 
-__all__ = ["ENDED", "FINISHED", "OUTCOMES", "TABLES", "TYPES", "code_of"]
+__all__ = ["ENDED", "FINISHED", "OUTCOMES", "TABLES", "TYPES"]
 
 FINISHED: Final = (State.DONE, State.CANCELLED, State.DEAD)
 """The states that the column `finished.state` numbers."""
@@ -119,8 +119,3 @@ CREATE TABLE note (                     -- small values by name, some until a ti
 );
 CREATE INDEX note_until ON note (until) WHERE until IS NOT NULL;
 """.replace("{fields}", "".join(map(_kept, FIELDS)))
-
-
-def code_of(state: State) -> int:
-    """Return the number of a finished state."""
-    return FINISHED.index(state)

@@ -15,7 +15,7 @@ from ...jobs.job import State
 from ..checks import IDS, clamped, storable
 from ..contract import DEATHS_KEPT, word_of_death
 from .rows import ATTEMPT, MOVED, listed
-from .schema import OUTCOMES, code_of
+from .schema import FINISHED, OUTCOMES
 from .statement import Drop, Each, Last, Rows, Select, Statement, Steps, WriteJobs, once_each
 from .transaction import Transaction
 
@@ -25,8 +25,8 @@ SETTLING: Final = frozenset({Ack, Nack, Release, Touch, Begin})
 """The commands that one settlement may combine."""
 
 _DONE, _CANCELLED, _FAILED, _LOST, _RELEASED = range(len(OUTCOMES))
-_DEAD: Final = code_of(State.DEAD)
-_DONE_STATE: Final = code_of(State.DONE)
+_DEAD: Final = FINISHED.index(State.DEAD)
+_DONE_STATE: Final = FINISHED.index(State.DONE)
 _HELD: Final = "+j.state = 1 AND j.claims = w.claims AND j.next > {now}"
 """Whether a receipt still holds its job. The plus keeps a database from searching by state first."""
 _LAPSED: Final = "j.state = 1 AND j.next <= {now}"
