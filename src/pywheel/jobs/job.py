@@ -14,7 +14,9 @@ from .bodies import decoded
 from .checks import integer, shown, text, text_by_name, whole
 
 __all__ = [
+    "DEFAULTS",
     "FIELDS",
+    "KEPT",
     "OF_JOB",
     "OF_NEW_JOB",
     "PRIORITIES",
@@ -103,6 +105,10 @@ FIELDS: Final = (
     Field("expires", int, "big", None, integer),
 )
 """The properties that are only kept, checked and shown, in their order in `NewJob` and `Job`."""
+KEPT: Final = tuple(field.name for field in FIELDS)
+"""The names of FIELDS."""
+DEFAULTS: Final = tuple(field.default for field in FIELDS)
+"""The values of FIELDS in a plain new job."""
 
 
 class NewJob(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from .._errors import BadJob, JobExists, NonceTaken, PywheelError
 from ..jobs import commands as c
 from ..jobs.checks import FURTHEST, integer, number, text
-from ..jobs.job import FIELDS, OF_NEW_JOB, Imported, NewJob, Outcome, State
+from ..jobs.job import DEFAULTS, FIELDS, OF_NEW_JOB, Imported, NewJob, Outcome, State
 from ..jobs.lifecycle import ENDINGS
 
 __all__ = [
@@ -41,7 +41,6 @@ IDS: Final = range(1, 2**63)
 """The ids that jobs may have, and the numbers of their claims."""
 _NONCE: Final = 200  # characters
 _NOTHING: Final = object()
-_DEFAULTS: Final = tuple(field.default for field in FIELDS)
 _EDITABLE: Final = {field.name: field for field in FIELDS if field.name != "key"}
 _CLAIMS: Final = 2**31 - 1
 _NOTE_NAME: Final = 200  # characters
@@ -276,7 +275,7 @@ def _put(put: c.Put) -> None:
         if job.topic is not topic:
             text(job.topic, "topic")
             topic = job.topic
-        if job[OF_NEW_JOB] != _DEFAULTS:
+        if job[OF_NEW_JOB] != DEFAULTS:
             _kept(job)
         if job.key is not None or job.parent is not None or job.dedupe_for is not None:
             _keyed(job)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from ...jobs.bodies import is_encrypted, key_of
-from ...jobs.job import FIELDS, Attempt, Job
+from ...jobs.job import KEPT, Attempt, Job
 from ...jobs.results import Result
 from ..problems import Problem, bad_field, bad_parameter
 from .schema import AttemptOut, JobOut, ReservedJob, ResultOut
@@ -26,7 +26,6 @@ __all__ = [
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
-_KEPT: Final = tuple(field.name for field in FIELDS)
 _TURN: Final = 262_144  # bytes of bodies in a turn of the loop
 _EACH: Final = 4_096  # bytes that take as long as a job without a body
 _ANY: Final = msgspec.json.Decoder()
@@ -58,7 +57,7 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
         "due": moment_out(job.due),
         "created": moment_out(job.created),
         **(_value_out("body", job.body) if body or is_encrypted(job.body) else {}),
-        **dict(zip(_KEPT, job.kept, strict=True)),
+        **dict(zip(KEPT, job.kept, strict=True)),
         "ttr": None if job.ttr is None else job.ttr / 1000,
         "expires": None if job.expires is None else job.expires / 1000,
         "attempt": job.attempt,

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
-from ...jobs.job import FIELDS, Attempt, Imported, Job, NewJob, Outcome, State
+from ...jobs.job import DEFAULTS, KEPT, Attempt, Imported, Job, NewJob, Outcome, State
 from ..checks import clamped, storable
 from .connection import as_json, given
 
@@ -21,10 +21,7 @@ LAST: Final = 2**48 - 1
 STATES: Final = (State.DELAYED, State.RUNNING, State.DONE, State.DEAD, State.CANCELLED)
 """The states, as the functions number them."""
 _OUTCOMES: Final = (None, Outcome.DONE, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED, Outcome.CANCELLED)
-_NAMES: Final = tuple(field.name for field in FIELDS)
-PLAIN: Final = tuple(field.default for field in FIELDS)
-"""The values of FIELDS in a plain job. Other jobs have their differences from it as JSON."""
-_DEFAULTS: Final = tuple(Job._field_defaults[name] for name in _NAMES)
+_PLAIN: Final = tuple(Job._field_defaults[name] for name in KEPT)
 _DECODER: Final = json.JSONDecoder()
 _BIAS: Final = 2**46
 _RECEIPT: Final = struct.Struct(">HII")
@@ -76,11 +73,11 @@ def _sized(text: bytes) -> bytes:
 
 def start_of(topic: str, kept: tuple[Any, ...]) -> bytes:
     """Return the part of a job between its time of creation and its body, by topic and values of FIELDS."""
-    if kept == PLAIN:
+    if kept == DEFAULTS:
         return _plain_start(topic)
     options = {
         name: dict(value) if isinstance(value, Mapping) else value
-        for name, value, default in zip(_NAMES, kept, PLAIN, strict=True)
+        for name, value, default in zip(KEPT, kept, DEFAULTS, strict=True)
         if value != default
     }
     return _sized(topic.encode()) + _sized(as_json(options))
@@ -111,9 +108,9 @@ def _read(job: bytes) -> tuple[str, bytes, int, tuple[Any, ...]]:
     topic, body = job[9:at].decode(), at + 3
     size = int.from_bytes(job[at:body], "big")
     if not size:
-        return topic, job[body:], created, _DEFAULTS
+        return topic, job[body:], created, _PLAIN
     options = _DECODER.decode(job[body : body + size].decode())
-    return topic, job[body + size :], created, tuple(map(options.get, _NAMES, _DEFAULTS))
+    return topic, job[body + size :], created, tuple(map(options.get, KEPT, _PLAIN))
 
 
 def jobs_of(values: Sequence[Any]) -> list[Job]:

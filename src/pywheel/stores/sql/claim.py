@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from ...jobs import lifecycle
 from ...jobs.commands import Claim, Claimed, Reserve
-from ...jobs.job import Due, Job
+from ...jobs.job import KEPT, Due, Job
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import Gate, ShutGate, looked_at, note_of
 from ..checks import FURTHEST, IDS, clamped
 from .notes import set_note
 from .read import priorities_of
-from .rows import FOUND, KEPT, TAKEN, Found, found_of, listed, taken_of
+from .rows import FOUND, TAKEN, Found, found_of, listed, taken_of
 from .settle import expire_all, expire_among
 from .statement import Insert, Last, Rows, Select, Statement, Steps, WriteJobs, drive_all, once_each
 from .transaction import Look, Transaction

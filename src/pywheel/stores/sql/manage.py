@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ..._errors import JobExists
 from ...jobs import lifecycle
 from ...jobs.commands import Cancel, Change, Delete, Edit, Pause, Purge, Retry, Rewrite
-from ...jobs.job import Outcome, State
+from ...jobs.job import KEPT, Outcome, State
 from ..checks import IDS, clamped
 from .put import EDITED, LAPSED, settled, writing
 from .read import LAST_ERROR, NAMED, PASSED_LAPSED
-from .rows import ATTEMPTED, DUE, KEPT, STAYS, columns_of, listed
+from .rows import ATTEMPTED, DUE, STAYS, columns_of, listed
 from .schema import FINISHED, OUTCOMES
 from .settle import expire_all, move
 from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs, drive_all

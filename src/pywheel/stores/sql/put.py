@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from ..._errors import JobExists, NonceTaken
 from ...jobs import lifecycle
 from ...jobs.commands import NONCES_FORGOTTEN, Import, Put
-from ...jobs.job import OF_NEW_JOB, Imported, NewJob, State
+from ...jobs.job import DEFAULTS, KEPT, OF_NEW_JOB, Imported, NewJob, State
 from ..checks import fingerprinted, held, lately, same_ids, storable, twice
 from .read import PASSED_LAPSED
-from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
+from .rows import ATTEMPT, ENDING, MOVED, REPLACED, columns_of
 from .schema import FINISHED, OUTCOMES
 from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Steps, drive_all, once_each

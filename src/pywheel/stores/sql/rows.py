@@ -12,20 +12,17 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...jobs import lifecycle
-from ...jobs.job import FIELDS, Job, State
+from ...jobs.job import FIELDS, KEPT, Job, State
 from ...jobs.lifecycle import Run
 from .schema import ENDED, FINISHED
 
 __all__ = [
-    "ATTEMPT", "ATTEMPTED", "DEFAULTS", "DUE", "ENDING", "FOUND", "HEAD", "KEPT", "MOVED", "REPLACED", "STAYS", "TAKEN",
-    "Found", "columns_of", "found_of", "job_of", "listed", "run_of", "taken_of",
+    "ATTEMPT", "ATTEMPTED", "DUE", "ENDING", "FOUND", "HEAD", "MOVED", "REPLACED", "STAYS", "TAKEN", "Found",
+    "columns_of", "found_of", "job_of", "listed", "run_of", "taken_of",
 ]  # fmt: skip
 
 DUE: Final = "coalesce(j.due, j.next)"
 """When a live job is or was due."""
-KEPT: Final = tuple(field.name for field in FIELDS)
-"""The columns of FIELDS."""
-DEFAULTS: Final = tuple(field.default for field in FIELDS)
 _JSON: Final = tuple(place for place, field in enumerate(FIELDS) if field.kind == "json")
 REPLACED: Final = tuple(name for name in KEPT if name != "key")
 """The fields that a job takes from a put that replaces it."""
