@@ -11,7 +11,7 @@ A claim is *held* at first, and has *begun* once its handler runs. Only a begun 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .commands import Change, Reserve
 from .job import Outcome, State
@@ -34,6 +34,7 @@ __all__ = [
     "may_delete",
     "may_move",
     "may_retry",
+    "rank",
     "reserve",
     "seen",
 ]
@@ -91,6 +92,11 @@ class Choice(NamedTuple):
 def due(now: int, due: int, delay: int | None) -> int:
     """Return the due time of a job that was put, edited or retried with these values."""
     return due if delay is None else now + delay
+
+
+def rank(job: Any) -> tuple[int, int, int]:
+    """Return the sort key of due jobs, whatever record has them."""
+    return -job.priority, job.due, job.id
 
 
 def may_move(state: State, seen: tuple[int, int], expect: tuple[int, int] | None) -> Change:

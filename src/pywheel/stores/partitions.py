@@ -27,7 +27,7 @@ from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs import queries as q
 from ..jobs.job import Counts, Due, Imported, Job, NewJob, State, Topic
-from ..jobs.lifecycle import LOST_BEGUN
+from ..jobs.lifecycle import LOST_BEGUN, rank
 from .checks import clamped, fingerprinted, note_name, same_ids, sound
 from .contract import Durability, Store, intact, outcome_of
 from .pages import BYTES, Asked, Position, asked, latest
@@ -493,11 +493,6 @@ def _outer_error(ids: Ids, store: int, error: PywheelError) -> PywheelError:
     return error
 
 
-def _by_rank(job: Job | Due) -> tuple[int, int, int]:
-    """Return the sort key of due jobs."""
-    return -job.priority, job.due, job.id
-
-
 def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int) -> Any:
     """Return the outcome of a claim. Ids of a store that did not answer are left, if others answered."""
     begun: list[Job] = []
@@ -520,8 +515,8 @@ def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int)
     if failed is not None and not (begun or held):
         return failed
     if len(found) > 1:
-        begun.sort(key=_by_rank)
-        held.sort(key=_by_rank)
+        begun.sort(key=rank)
+        held.sort(key=rank)
         # Due jobs come in the order of claims, then the others.
         left.sort(key=lambda due: (due.due > now, 0 if due.due > now else -due.priority, due))
     paused &= not (begun or held)
@@ -564,7 +559,7 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
                 jobs += [_outer_job(store.ids, place, job) for job in answer]
     if failed is not None and not jobs:
         raise failed
-    return sorted(jobs, key=_by_rank)
+    return sorted(jobs, key=rank)
 
 
 def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
@@ -853,7 +848,7 @@ def _next_dues(store: SeveralStore, query: q.GetNextDues) -> dict[str, int]:
 def _first_due(store: SeveralStore, query: q.ListFirstDue) -> list[Due]:
     found = enumerate(store.ask_each(query))
     jobs = (due for place, some in found for due in _outer_dues(store.ids, place, some))
-    return sorted(jobs, key=_by_rank)[: max(query.limit, 0)]
+    return sorted(jobs, key=rank)[: max(query.limit, 0)]
 
 
 def _claims(store: SeveralStore, query: q.ListClaims) -> list[tuple[int, int]]:

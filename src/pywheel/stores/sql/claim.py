@@ -45,11 +45,6 @@ _size: Final = attrgetter("size")
 _backoff: Final = lru_cache(partial(lifecycle.backoff, jitter=0, draw=0))
 
 
-def _order(one: Found) -> tuple[int, int, int]:
-    """Return the sort key of due jobs."""
-    return -one.priority, one.due, one.id
-
-
 def _look(source: str, body: str = "j.body") -> str:
     columns = listed(FOUND, "j", due="j.next", size="length(j.body)", body=body)
     return f"SELECT {columns} FROM {source}"
@@ -106,8 +101,7 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
             chosen: Sequence[Found]
             chosen, gate = found if whole else lifecycle.reserve(command, found, _size), None
         else:
-            gates = yield from _gates(tx, topic, command)
-            topic, chosen, gate = yield from _let_through(tx, topic, found, gates, partial(_reserved, command))
+            topic, chosen, gate = yield from _let_through(tx, topic, command, found, partial(_reserved, command))
         outcomes.append((yield from _start(tx, command, topic, chosen, len(chosen), gate)))
     return outcomes
 
@@ -222,7 +216,7 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
     if len(found) == most and sum(one.lost == LOST_BEGUN for one in found) > suspects:
         tried = [one for one in found if one.lost == LOST_BEGUN]
         topic, others, first = yield from look(most=max(most - suspects, 1), suspects=False)
-        found = sorted(tried + others, key=_order)
+        found = sorted(tried + others, key=lifecycle.rank)
     return topic, found, first
 
 
@@ -260,9 +254,8 @@ def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
     if command.policy.limits is None:
         (taken, begun), gate = _chosen(command, ready), None
     else:
-        gates = yield from _gates(tx, topic, command)
         topic, taken, gate = yield from _let_through(
-            tx, topic, ready, gates, lambda some, gate: _chosen(command, some, gate)[0]
+            tx, topic, command, ready, lambda some, gate: _chosen(command, some, gate)[0]
         )
         begun = len(taken)
     left = sorted(early, key=_by_due)
@@ -354,7 +347,7 @@ def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, 
         ended, _ = yield from expire_among(tx, missing, skip=True)
         if ended:
             [rows] = yield (looked,)
-    found = sorted(found_of(rows), key=_order)
+    found = sorted(found_of(rows), key=lifecycle.rank)
     short = len(found) < len(ids) and not topic.paused
     return topic, found, (yield from _others(tx, number, ids, found)) if short else ()
 
@@ -405,8 +398,8 @@ def _gates(tx: Transaction, topic: _Topic, command: Reserve | Claim) -> Steps[Ca
 def _let_through(
     tx: Transaction,
     topic: _Topic,
+    command: Reserve | Claim,
     found: Sequence[Found],
-    gates: Callable[[], Gate],
     choose: Callable[[Sequence[Found], Gate], Sequence[Found]],
 ) -> Steps[tuple[_Topic, Sequence[Found], Gate]]:
     """Return the jobs of a topic that pass the limits, locked, and their gate.
@@ -414,6 +407,7 @@ def _let_through(
     Jobs that a limit holds back are not locked. Jobs that others have locked are skipped, a few times. The returned
     topic is as of the locking: the leases begin then.
     """
+    gates = yield from _gates(tx, topic, command)
     for look in range(_LOOKS):
         gate = gates()
         chosen = choose(found, gate)
