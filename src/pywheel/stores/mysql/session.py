@@ -61,9 +61,6 @@ class MysqlSession(OwnSession):
     _store: MysqlStore
     _number = 0  # of the transaction: its record tells whether it happened
 
-    def _begin(self, batch: Batch) -> Sequence[Any]:
-        return self._send(batch)
-
     def _commit(self, batch: Batch) -> None:
         client, self._number = self._lane.client, next(self._lane.requests)
         first: list[Statement] = [requested(client, self._number)]

@@ -43,9 +43,9 @@ class OwnSession(ABC):
 
     # ---- what a database does ---------------------------------------------------------------------------------------
 
-    @abstractmethod
     def _begin(self, batch: Batch) -> Sequence[Any]:
         """Begin, and run statements, in one trip."""
+        return self._send(batch)
 
     @abstractmethod
     def _commit(self, batch: Batch) -> None:
