@@ -36,34 +36,30 @@ class EncryptedStore(Front):
     """
 
     def __init__(self, store: Store, keyring: Keyring) -> None:
-        self._store = store
+        self.behind = store
+        """The store with the encrypted bodies."""
         self._keyring = keyring
 
-    @property
-    def behind(self) -> Store:
-        """The store with the encrypted bodies."""
-        return self._store
-
     def _there(self) -> Store:
-        return self._store
+        return self.behind
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)  # abilities of one kind of store, such as a backup
+        return getattr(self.behind, name)  # abilities of one kind of store, such as a backup
 
     # ---- changes ----------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands; see the contract. An error of a key is the outcome of the put that needs it."""
-        return prepared(commands, self._sealed, self._store.apply)
+        return prepared(commands, self._sealed, self.behind.apply)
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
         """Apply commands of unrelated callers. See the contract."""
-        return prepared(commands, self._sealed, partial(self._store.apply_each, again=again))
+        return prepared(commands, self._sealed, partial(self.behind.apply_each, again=again))
 
     def apply_within(self, connection: object, command: Command[R]) -> R:
         """Apply a command in the caller's own transaction."""
         sealed: Command[R] = self._sealed(command)
-        return self._store.apply_within(connection, sealed)
+        return self.behind.apply_within(connection, sealed)
 
     def _sealed(self, command: Any) -> Any:
         """Return a command with encrypted bodies and results."""
@@ -75,7 +71,7 @@ class EncryptedStore(Front):
             return self._sealed_edit(checked(command))
         if isinstance(command, Ack) and type(command.result) is bytes and not is_encrypted(command.result):
             # A worker's result is encrypted already; for another caller's the job must be read first.
-            job = self._store.ask(GetJob(command.id))
+            job = self.behind.ask(GetJob(command.id))
             return command if job is None else replace(command, result=self.sealed_result(job, command.result))
         return command
 
@@ -89,7 +85,7 @@ class EncryptedStore(Front):
         """Return an edit with an encrypted body. Topic and key of a job that is named by its id are read first."""
         topic, key = (None, None) if isinstance(command.ref, int) else command.ref
         if topic is None:
-            job = self._store.ask(GetJob(command.ref))
+            job = self.behind.ask(GetJob(command.ref))
             if job is None:
                 return replace(command, ref=0)  # the id of no job: one may appear in a moment
             topic, key = job.topic, job.key
@@ -127,20 +123,20 @@ class EncryptedStore(Front):
     def ask(self, query: Query[R]) -> R:
         """Return the answer to a query, with plain bodies and results as far as they can be decrypted here."""
         opened = _OPENED.get(type(query))
-        return self._store.ask(query) if opened is None else opened(self, query)
+        return self.behind.ask(query) if opened is None else opened(self, query)
 
     def _job(self, query: GetJob) -> Job | None:
-        job = self._store.ask(query)
+        job = self.behind.ask(query)
         return None if job is None else self._readable(job)
 
     def _jobs(self, query: ListJobs) -> list[Job]:
-        return [self._readable(job) for job in self._store.ask(query)]
+        return [self._readable(job) for job in self.behind.ask(query)]
 
     def _page(self, query: GetPage) -> Page:
         """Return a page. A body is decrypted as a whole: previews cost as much reading as whole bodies."""
         if query.preview == 0:
-            return self._store.ask(query)
-        page = self._store.ask(replace(query, preview=None))
+            return self.behind.ask(query)
+        page = self.behind.ask(replace(query, preview=None))
         jobs = [self._readable(job) for job in page.jobs]
         sizes = [len(job.body) for job in jobs]
         if query.preview is not None:
@@ -148,7 +144,7 @@ class EncryptedStore(Front):
         return page._replace(jobs=jobs, sizes=sizes)
 
     def _histories(self, query: GetHistories) -> list[list[Attempt]]:
-        return [self._opened_result(id, rows) for id, rows in zip(query.ids, self._store.ask(query), strict=True)]
+        return [self._opened_result(id, rows) for id, rows in zip(query.ids, self.behind.ask(query), strict=True)]
 
     def _opened_result(self, id: int, attempts: list[Attempt]) -> list[Attempt]:
         """Return a history with a plain result, if it can be decrypted here; with none if the keyring refuses it."""
@@ -157,7 +153,7 @@ class EncryptedStore(Front):
             return attempts
         if not is_encrypted(result):
             return attempts if self._keyring.plain else [*attempts[:-1], attempts[-1]._replace(result=None)]
-        if (job := self._store.ask(GetJob(id))) is not None:
+        if (job := self.behind.ask(GetJob(id))) is not None:
             with suppress(BadBody):
                 result = self._keyring.open(result_name(job.topic), job.key, result)
                 return [*attempts[:-1], attempts[-1]._replace(result=result)]
@@ -166,7 +162,7 @@ class EncryptedStore(Front):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def _close_beside(self, kept: EncryptedStore) -> None:
-        close_beside(kept._store, self._store)
+        close_beside(kept.behind, self.behind)
 
 
 _OPENED: Final[dict[type, Callable[[EncryptedStore, Any], Any]]] = {
