@@ -12,13 +12,8 @@ from typing import Final, NamedTuple
 
 from .._errors import StoreTooNew
 
-__all__ = ["IN_USE", "Schema", "of_migrations"]
+__all__ = ["Schema", "of_migrations"]
 
-IN_USE: Final = (
-    "it is to be upgraded, and its tables are in use by a transaction that lasts, such as a dump: "
-    "try again when that has ended"
-)
-"""The reason for giving up an upgrade."""
 _LEAST: Final = re.compile(r"^-- least: ([0-9]+)$", re.MULTILINE)
 
 

@@ -8,11 +8,15 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from ..._errors import NotAStore, StoreBusy
-from ..schema import IN_USE, Schema, of_migrations
+from ..schema import Schema, of_migrations
 from .dialect import ServerDialect
 
 __all__ = ["Migration", "scripts"]
 
+_IN_USE: Final = (
+    "it is to be upgraded, and its tables are in use by a transaction that lasts, such as a dump: "
+    "try again when that has ended"
+)
 _PAUSE: Final = 2.0  # seconds between tries, less than a session may be idle in a transaction
 
 
@@ -64,5 +68,5 @@ class Migration(ABC):
             while (version := self.found().version) < newest and not self.run(version):
                 # A session that queues for a table blocks all behind it: they get their turn before the next try.
                 if time.monotonic() + _PAUSE + 2 * self.limit >= self.connection.until:
-                    raise StoreBusy(f"{shown}: {IN_USE}")
+                    raise StoreBusy(f"{shown}: {_IN_USE}")
                 time.sleep(_PAUSE)
