@@ -260,6 +260,9 @@ class Store(ABC):
     def close(self) -> None:
         """Release everything once the calls under way have ended. Idempotent; other methods then raise StoreClosed."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -98,9 +98,6 @@ class RedisStore(Inner):
             raise
         renew_after_fork(self)
 
-    def __repr__(self) -> str:
-        return f"<RedisStore {self.url}>"
-
     def _begin(self) -> None:
         """Take a new identity as a client, in this process."""
         self._client = token_hex(8).encode()
@@ -389,9 +386,6 @@ class RedisStores(SeveralStore):
         """Return facts about the server of the first store, and the number of stores. All learn `durability` anew."""
         [found] = intact(self._together([store.about for store in self.stores])[:1])
         return {**found, "stores": len(self.stores), "prefix": self._prefix}
-
-    def __repr__(self) -> str:
-        return f"<RedisStores {self.url}>"
 
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier: one connection hears all stores."""
