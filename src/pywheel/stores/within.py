@@ -26,7 +26,9 @@ from ..jobs.commands import Put
 from ..jobs.job import Job, State
 from .checks import held
 
-__all__ = ["CommitWatch", "driver_connection", "in_thread", "is_async", "module_of", "taken", "wait"]
+__all__ = [
+    "NO_TRANSACTION", "CommitWatch", "driver_connection", "in_thread", "is_async", "module_of", "taken", "wait",
+]  # fmt: skip
 
 R = TypeVar("R")
 
@@ -36,6 +38,7 @@ _PATIENCE: Final = 600.0  # seconds: after that the workers' own reading finds t
 _DEPTH: Final = 5
 _ASYNC: Final = ("asyncpg", "aiosqlite", "aiomysql", "asyncmy")
 _DRIVERS: Final = ("sqlite3", "psycopg", "psycopg2", "pymysql", *_ASYNC)
+NO_TRANSACTION: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 _AWAITED: Final = (
     "connection=: {} is one of a driver for asyncio: await the call of an AsyncJobQueue, or of queue.aio, on its loop"
 )

@@ -26,7 +26,7 @@ from redis.retry import Retry
 from ..._errors import NotAStore, PywheelError, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from .place import Place
 
-__all__ = ["Connection", "Emptied", "as_json", "encoded", "given"]
+__all__ = ["REPLICA", "Connection", "Emptied", "as_json", "encoded", "given"]
 
 _WORDS: Final = 256  # bytes
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
@@ -108,6 +108,7 @@ _BY_TEXT: Final[dict[str, _Kind]] = {
     "EMPTIED": (Emptied, "has lost this store: try again"),
     "WRONGTYPE": (NotAStore, "has other data under this prefix: give another one, ?prefix=name"),
 }
+REPLICA: Final = "is a replica, and cannot be written to: give the address of its master"
 _BY_CLASS: Final[dict[tuple[type[Exception], ...], _Kind]] = {  # the first that fits
     (wrong.AuthenticationError, wrong.AuthorizationError, wrong.AuthenticationWrongNumberOfArgsError): (
         NotAStore,
@@ -118,7 +119,7 @@ _BY_CLASS: Final[dict[tuple[type[Exception], ...], _Kind]] = {  # the first that
         "grants the user too few rights ({text}): docs/stores-redis.md has those needed",
     ),
     (wrong.OutOfMemoryError,): (StoreFull, "has reached its maxmemory: purge finished jobs, or raise it"),
-    (wrong.ReadOnlyError,): (StoreReadOnly, "is a replica, and cannot be written to: give the address of its master"),
+    (wrong.ReadOnlyError,): (StoreReadOnly, REPLICA),
     (wrong.TryAgainError, wrong.ClusterDownError, wrong.MasterDownError): (
         StoreAway,
         "{text}: wait until it serves again",

@@ -12,7 +12,7 @@ from redis.crc import key_slot
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError, StoreReadOnly
 from ..address import Host
 from ..contract import CLOSED, Durability
-from .connection import Connection
+from .connection import REPLICA, Connection
 from .place import Place
 from .records import pairs
 
@@ -102,9 +102,7 @@ class Server:
         if facts.get("role") == "slave":
             if self._cluster:
                 raise self.place.outage.away("its node has just become a replica", "wait for the new master")
-            raise StoreReadOnly(
-                f"{self.place.server} is a replica, and cannot be written to: give the address of its master"
-            )
+            raise StoreReadOnly(f"{self.place.server} {REPLICA}")
         version = facts.get("redis_version", "0")
         if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
             raise NotAStore(f"{self.place.server} is Redis {version}: pywheel needs 7.0 or later, or Valkey")

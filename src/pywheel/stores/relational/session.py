@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 from ..._errors import BadJob, OutcomeUnknown, StoreAway, StoreBusy, StoreError
 from ..sql.statement import Batch, Do, Insert, NewNames, Select, Statement, drive
 from ..sql.transaction import Names, Taken
+from ..within import NO_TRANSACTION
 
 if TYPE_CHECKING:
     from .lanes import Lane
     from .store import RelationalStore
 
-__all__ = ["NO_TRANSACTION", "Conflict", "MetLock", "OwnSession", "SessionWithin"]
+__all__ = ["Conflict", "MetLock", "OwnSession", "SessionWithin"]
 
 _LOOK: Final = 0.1  # seconds between looks at the fate of a commit
-NO_TRANSACTION: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 _OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
 
 

@@ -28,7 +28,7 @@ from ..server import Outage, ServerClock
 from ..sql import read
 from ..sql.engine import SqlStore, apply
 from ..sql.statement import Batch, Do, Select, Statement, Steps, drive, drive_all
-from ..sql.transaction import Changes, Lookup, Names, Taken, Transaction
+from ..sql.transaction import NEVER, Changes, Lookup, Names, Taken, Transaction
 from ..verify import Finding
 from ..within import CommitWatch, driver_connection, taken
 from . import verify
@@ -48,7 +48,6 @@ _R = TypeVar("_R")
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections that read
 _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
-_NEVER: Final = 2**63 - 1
 _ASKED: Final = 3  # times for the server's clock, unless it answers quickly
 _QUICK: Final = 0.05  # seconds
 _LOOKED_AT: Final = 1_000  # names at each new connection
@@ -390,7 +389,7 @@ class RelationalStore(SqlStore):
         for command, outcome in zip(commands, outcomes, strict=True):
             if type(command) is Expire:
                 self.leases.found(outcome.next_lease, time.monotonic())
-        if changes.leases < _NEVER:
+        if changes.leases < NEVER:
             self._presence.claimed()
             self.leases.gave(changes.leases)
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..sql import verify as tables
 from ..sql.statement import Batch, Do, drive
 from ..sql.transaction import Names, Tally
 from ..verify import IDS, Finding
 from ..verify import verified as repaired
+from .lanes import TRIES
 from .session import Conflict
 
 if TYPE_CHECKING:
     from .store import RelationalStore
 
 __all__ = ["verified"]
-
-_TRIES: Final = 12
 
 
 def verified(store: RelationalStore, connection: Any, *, repair: bool) -> list[Finding]:
@@ -42,14 +41,14 @@ def verified(store: RelationalStore, connection: Any, *, repair: bool) -> list[F
     send((*dialect.snapshot, *dialect.plans))
     found = find()
     send((Do("COMMIT"),))
-    for attempt in range(_TRIES if repair and found else 0):
+    for attempt in range(TRIES if repair and found else 0):
         try:
             send((*dialect.alone, *dialect.plans))
             found = repaired(find, mend)
             send((Do("COMMIT"),))
             break
         except Conflict:
-            if attempt + 1 == _TRIES:
+            if attempt + 1 == TRIES:
                 raise
             send((Do("ROLLBACK"),))
             time.sleep(0.01 * attempt)

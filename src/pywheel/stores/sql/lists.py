@@ -26,7 +26,6 @@ __all__ = ["ended", "jobs", "page"]
 
 _FEW: Final = 16_000  # ids of an index that are read for one page
 _WALK: Final = 10_000  # rows that are scanned for one page
-_END: Final = 2**63 - 1
 _LARGEST: Final = 2_000  # jobs read at once
 _LEAST: Final = 200
 _GROUPS: Final = 32  # groups that are read at once

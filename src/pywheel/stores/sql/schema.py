@@ -27,11 +27,10 @@ TYPES: Final = {
     "id": "big", "job": "big", "topic": "int", "state": "small", "next": "big", "due": "big", "created": "big",
     "claims": "big", "unspent": "int", "lost": "small", "passed": "small", "error": "text", "started": "big",
     "worker": "int", "begun": "small", "backoff": "big", "body": "bytes", "ended": "big",
-    "outcome": "small", "attempt": "int", "result": "bytes", "claim": "int", "delay": "big", "n": "int", "name": "name",
+    "outcome": "small", "attempt": "int", "result": "bytes", "claim": "int", "delay": "big", "name": "name",
     "label": "binary", "lanes": "int",
     "live": "big", "done": "big", "cancelled": "big", "dead": "big", "value": "bytes", "until": "big",
-    "after_due": "big", "after_id": "big", "shards": "big", "first": "big", "end": "big", "at": "big", "nonce": "name",
-    "ids": "text", "slot": "int", "seq": "big",
+    "at": "big", "nonce": "name", "ids": "text",
     **{field.name: "text" if field.kind == "json" else field.kind for field in FIELDS},
 }  # fmt: skip
 """The kinds of the columns of tables and of lists of values. A dialect has a name for each kind."""

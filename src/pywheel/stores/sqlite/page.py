@@ -115,7 +115,7 @@ class Page:
             self._size = lambda: _SIZE
             self.words[_BORN] -= GONE
         else:
-            self._file = open_beside(database, "workers")
+            self._file = open_beside(database)
             self._open()
         self._me = draw(31) + 1
         self._yields = False  # a waiter was woken to take the turn next

@@ -26,13 +26,13 @@ _TRIES: Final = 20
 _PAUSE: Final = 0.005  # seconds: the maker of the file is giving it its mode at this moment
 
 
-def open_beside(database: str, name: str) -> int:
-    """Return a descriptor of ``<database>-<name>``, made if need be.
+def open_beside(database: str) -> int:
+    """Return a descriptor of ``<database>-workers``, made if need be.
 
     StoreReadOnly if this user may not write it, StoreFull if there is no room for it.
     """
     with side_errors(database):
-        file = _open(f"{database}-{name}")
+        file = _open(f"{database}-workers")
         try:
             _give(file, database)
         except BaseException:

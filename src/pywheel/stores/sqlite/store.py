@@ -22,7 +22,7 @@ from ..contract import CLOSED, Durability
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
 from ..sql.statement import drive
-from ..within import CommitWatch, driver_connection, is_async, wait
+from ..within import NO_TRANSACTION, CommitWatch, driver_connection, is_async, wait
 from . import forks, maintenance
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import ORDINARY, Database
@@ -36,7 +36,6 @@ __all__ = ["SqliteStore"]
 
 _R = TypeVar("_R")
 _STALE: Final = "connection=: others have written since this transaction began to read: begin anew, by BEGIN IMMEDIATE"
-_NONE: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 
 
 class SqliteStore(SqliteEngine):
@@ -265,7 +264,7 @@ def _borrowed(connection: object, path: str) -> sqlite3.Connection:
             raise BadJob("connection=: its text_factory must be str")
         if not theirs.in_transaction:
             if theirs.isolation_level is None and getattr(theirs, "autocommit", True) is not False:
-                raise BadJob(_NONE)
+                raise BadJob(NO_TRANSACTION)
             cursor.execute("BEGIN IMMEDIATE")
     try:  # takes the file's lock before anything is read: SQLite then waits for another writer, and sees its writes
         with translated(path):
