@@ -222,13 +222,11 @@ class ServerNotifier(Notifier):
         self._reload = self._rung = True
 
     def members(self) -> tuple[Member, ...]:
-        """Return all workers that have announced topics, by name."""
         self._open()
         members: tuple[Member, ...] = self._presence.roster().members()
         return members
 
     def wait(self, seconds: float) -> bool:
-        """Return when rung or woken, or after `seconds`."""
         if self._over:
             return False
         self._listen(0.0 if self._rung else max(seconds, 0.0))
@@ -250,7 +248,6 @@ class ServerNotifier(Notifier):
         return [key.fileobj for key, _ in ready]
 
     def wake(self) -> None:
-        """End a wait. From any thread, and from signal handlers."""
         with suppress(OSError):  # the buffer is full, so it is awake; or it is closed
             self._bell.send(b"\0")
 

@@ -172,7 +172,6 @@ class MysqlDialect(ServerDialect):
         return f"JSON_TABLE(:{name}, '$[*]' COLUMNS ({paths})) {name}"
 
     def among(self, name: str) -> str:
-        """Return a condition on a list of numbers."""
         return f"IN (:{name})"
 
     def instead(self, key: str, columns: Sequence[str]) -> str:  # noqa: ARG002
@@ -186,11 +185,9 @@ class MysqlDialect(ServerDialect):
         return f"{stir};UPDATE topic SET paused = :paused, stirred = last_insert_id() WHERE id = :topic"
 
     def draw(self) -> str:
-        """Return a number from -1 to 1."""
         return "(2 * rand() - 1)"
 
     def raise_ids(self, table: str) -> str:
-        """Return the statement that raises the last id to the highest one in a table."""
         highest = f"greatest(value, (SELECT coalesce(max(id), 0) FROM {table}))"
         return f"UPDATE number SET value = {highest} WHERE name = 'id'"
 

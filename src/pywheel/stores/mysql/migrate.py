@@ -35,7 +35,6 @@ class Migration(migrate.Migration):
     limit = 1
 
     def found(self) -> Schema:
-        """Return the schema of the tables; of version 0 if there are none, or not all."""
         text = f"SELECT name, value FROM {self.dialect.tables}number WHERE name IN ('schema', 'least')"
         try:
             [found] = self.connection.ask([text])
@@ -59,7 +58,6 @@ class Migration(migrate.Migration):
         self.connection.ask([f"DO release_lock({lock})"])
 
     def run(self, version: int) -> bool:
-        """Run the statements that lead from a version to the newest; False if another session keeps a table locked."""
         try:
             self.connection.ask(self._statements(version))
         except pymysql.Error as error:
@@ -69,7 +67,6 @@ class Migration(migrate.Migration):
         return True
 
     def script(self, version: int) -> str:
-        """Return the statements that lead from a version to the newest, to be run in order."""
         return f"{_AGAIN}\n" + "".join(f"{statement};\n\n" for statement in self._statements(version))
 
     def _statements(self, version: int) -> list[str]:

@@ -147,7 +147,6 @@ class PostgresDialect(ServerDialect):
         return f"CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}"
 
     def among(self, name: str) -> str:
-        """Return a comparison with an array."""
         return f"= ANY(:{name}::bigint[])"
 
     @property
@@ -156,7 +155,6 @@ class PostgresDialect(ServerDialect):
         return f"UPDATE topic SET paused = :paused, stirred = nextval('{self.tables}stir') WHERE id = :topic"
 
     def raise_ids(self, table: str) -> str:
-        """Return the statement that raises the last id to the highest one in a table."""
         highest = f"greatest({self.last_id}, (SELECT max(id) FROM {table}))"
         return f"SELECT setval('{self.tables}id', {highest}) WHERE EXISTS (SELECT FROM {table})"
 
@@ -259,7 +257,6 @@ class PostgresDialect(ServerDialect):
         return f"{text} RETURNING {', '.join(returning)}" if returning else text
 
     def schema(self) -> str:
-        """Return the script that creates the tables."""
         return self.named(re.sub(r"\{([a-z]+)\}", lambda match: self.kinds[match[1]], TABLES + MORE + _MORE))
 
 

@@ -30,7 +30,6 @@ class Migration(migrate.Migration):
     limit = 0.5
 
     def found(self) -> Schema:
-        """Return the schema of the tables; of version 0 if there are none."""
         try:
             with self.connection.transaction():
                 rows = self.connection.execute(f"SELECT * FROM {self.dialect.tables}schema".encode()).fetchall()
@@ -53,7 +52,6 @@ class Migration(migrate.Migration):
             ) from error
 
     def run(self, version: int) -> bool:
-        """Run the statements that lead from a version to the newest; False if another session keeps a table locked."""
         try:
             with self.connection.transaction():
                 self.connection.execute("\n".join(self._statements(version)).encode())

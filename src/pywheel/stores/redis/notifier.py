@@ -64,11 +64,9 @@ class Presence(ServerPresence):
         self._store = store
 
     def look(self) -> Roster:
-        """Read all workers; return them."""
         return self.learn(self._store.run("roster")[2:])
 
     def pause_of(self, topic: str) -> int | None:
-        """Return the number of a topic's present pause, None if it is not paused."""
         known = self._store.call(b"HGET", self._store.server.prefix + b":t", topic.encode()) or b""
         pause = known.partition(b" ")[0]
         return int(pause) if pause else None
@@ -199,13 +197,11 @@ class RedisNotifier(ServerNotifier):
         return min(dues, default=None)
 
     def ring(self, worker: str) -> None:
-        """Wake another worker."""
         if not self._over:
             with suppress(StoreError):
                 self._store.call(b"PUBLISH", self._store.bell_of(worker), b"r")
 
     def quiet(self) -> None:
-        """Announce that nothing starts here any more of topics that were paused at the last reload of `hints`."""
         self._stopped = self._read
         if not self._over:
             self._say(self._behind or 0, ())
@@ -213,7 +209,6 @@ class RedisNotifier(ServerNotifier):
     # ---- what it hears ----------------------------------------------------------------------------------------------
 
     def hints(self) -> Hints:
-        """Return the changes since the last call."""
         self._open()
         self._catch_up()
         if self._paused:
@@ -323,7 +318,6 @@ class RedisNotifier(ServerNotifier):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop listening, and leave."""
         if self._closed:
             return
         self._presence.local.pop(self.worker, None)

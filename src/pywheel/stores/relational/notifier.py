@@ -282,7 +282,6 @@ class RelationalNotifier(ServerNotifier):
             raise
 
     def hints(self) -> Hints:
-        """Return the changes since the last call."""
         self._open()
         reload, self._reload = self._reload, False
         noted, self._noted = self._noted, {}
@@ -305,12 +304,10 @@ class RelationalNotifier(ServerNotifier):
         return Hints(mine, reload)
 
     def ring(self, worker: str) -> None:
-        """Wake another worker."""
         with suppress(StoreError):
             self._presence.hint({worker: set()})
 
     def quiet(self) -> None:
-        """Announce that nothing starts here any more of topics that were paused at the last reload of `hints`."""
         if not self._over:
             self._present(partial(self._set, "stopped", self._read))
             self._stopped = self._read

@@ -112,7 +112,6 @@ class Presence(ServerPresence):
     # ---- who is there -----------------------------------------------------------------------------------------------
 
     def look(self) -> Roster:
-        """Read all workers; return them."""
         [rows] = self._store.run(Select(f"SELECT {SEEN}, {self._store.dialect.gone} FROM member w"))
         return self.take(rows)
 
@@ -194,7 +193,6 @@ class Presence(ServerPresence):
         self._dead = dead
 
     def pause_of(self, topic: str) -> int | None:
-        """Return the number of a topic's present pause, None if it is not paused."""
         text = "SELECT stirred FROM topic WHERE name = :topic AND paused = 1"
         [rows] = self._store.run(Select(text, {"topic": topic}))
         return int(rows[0][0]) if rows else None

@@ -49,7 +49,6 @@ class SqliteDialect(Dialect):
         return ":now"
 
     def draw(self) -> str:
-        """Return a number that is drawn from 64 bits."""
         return "(random() / 9223372036854775808.0)"
 
     def source(self, name: str, columns: Sequence[str]) -> str:
@@ -60,7 +59,6 @@ class SqliteDialect(Dialect):
         return f"(SELECT {chosen} FROM json_each(:{name})) {name}"
 
     def among(self, name: str) -> str:
-        """Return a condition on the numbers of a JSON text."""
         return f"IN (SELECT value FROM json_each(:{name}))"
 
     def announce(self, tx: Transaction, worker: str, topics: str | None) -> Steps[None]:

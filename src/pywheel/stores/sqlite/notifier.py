@@ -63,7 +63,6 @@ class SqliteNotifier(Notifier):
     # ---- what it says -----------------------------------------------------------------------------------------------
 
     def publish(self, horizon: int) -> None:
-        """Set the horizon."""
         self._horizon = horizon
         if not self._over() and not self._lost():
             self._page.words[at.HORIZON + self._slot] = horizon
@@ -114,12 +113,10 @@ class SqliteNotifier(Notifier):
         self._page.words[at.RUNG + self._slot] = 1
 
     def ring(self, worker: str) -> None:
-        """Wake another worker."""
         if not self._over() and (slot := self._presence.slot(worker)) >= 0:
             self._presence.ring([slot])
 
     def quiet(self) -> None:
-        """Announce that nothing starts here any more of topics that were paused at the last reload of `hints`."""
         if not self._over():
             self._page.words[at.QUIET + self._slot] = self._seen
 
@@ -143,7 +140,6 @@ class SqliteNotifier(Notifier):
         return Hints([Due(*row) for row in found], reload)
 
     def wait(self, seconds: float) -> bool:
-        """Return when rung or woken, or after `seconds`."""
         if self._over():
             return False
         page, slot = self._page, self._slot
@@ -162,7 +158,6 @@ class SqliteNotifier(Notifier):
         return bool(rung)
 
     def wake(self) -> None:
-        """End a wait."""
         if not self._over():
             self._page.wake(self._slot)
 
