@@ -282,7 +282,6 @@ def _put(put: c.Put) -> None:
 
 
 def _keyed(job: NewJob) -> None:
-    """Check the values that belong to a job's key."""
     if job.parent is not None:
         _receipt(*job.parent)
     if job.dedupe_for is not None:
@@ -292,7 +291,6 @@ def _keyed(job: NewJob) -> None:
 
 
 def _kept(job: NewJob) -> None:
-    """Check a job's optional fields."""
     for value, field in zip(job.kept, FIELDS, strict=True):
         if value != field.default:
             field.check(value, field.name)

@@ -62,7 +62,6 @@ class EncryptedStore(Front):
         return self.behind.apply_within(connection, sealed)
 
     def _sealed(self, command: Any) -> Any:
-        """Return a command with encrypted bodies and results."""
         if isinstance(command, Put):
             return replace(command, jobs=tuple(map(self.sealed, command.jobs)))
         if isinstance(command, Import):

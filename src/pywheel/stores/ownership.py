@@ -72,7 +72,6 @@ def _table(workers: frozenset[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _weights(worker: str) -> tuple[int, ...]:
-    """Return the weight of a worker for each of the shards."""
     seed = crc32(worker.encode()) | crc32(worker.encode(), _MIX & 0xFFFFFFFF) << 32
     return tuple(_weight(seed, shard) for shard in range(SHARDS))
 

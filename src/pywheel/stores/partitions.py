@@ -345,7 +345,6 @@ def _is_plain(put: c.Put) -> bool:
 
 
 def _new_jobs(put: c.Put | c.Import) -> Sequence[NewJob]:
-    """Return the jobs of a put or an import as new jobs."""
     return put.jobs if isinstance(put, c.Put) else [one.new for one in put.jobs]
 
 
@@ -475,18 +474,15 @@ def _outer_ids(ids: Ids, store: int, found: Sequence[int]) -> list[int]:
 
 
 def _outer_job(ids: Ids, store: int, job: Job) -> Job:
-    """Return a store's job with its outer id."""
     return _new(Job, (ids.outer(store, job[0]), *job[1:]))
 
 
 def _outer_dues(ids: Ids, store: int, found: Sequence[Due]) -> list[Due]:
-    """Return a store's waiting jobs with their outer ids."""
     outer = ids.all_outer(store, [due.id for due in found])
     return [_new(Due, (due, id, *where)) for (due, _, *where), id in zip(found, outer, strict=True)]
 
 
 def _outer_error(ids: Ids, store: int, error: PywheelError) -> PywheelError:
-    """Return a refusal with the outer id of its job."""
     if isinstance(error, JobExists) and error.id:
         id = ids.outer(store, error.id)
         return JobExists(str(error).replace(f"job {error.id} ", f"job {id} ", 1), id)

@@ -58,7 +58,6 @@ class MysqlStore(RelationalStore):
     broken = (StoreAway, Interrupted)
 
     def _configure(self, known: dict[str, Any], passed: dict[str, str]) -> None:
-        """Apply the options, and those of the driver."""
         self._options: dict[str, Any] = passed | {name: known[name] for name in known.keys() & _TLS.keys()}
         if "ssl_ca" in known:  # PyMySQL would not check the server's identity
             self._options = {"ssl_verify_cert": True, "ssl_verify_identity": True} | self._options

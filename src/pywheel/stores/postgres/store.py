@@ -60,7 +60,6 @@ class PostgresStore(RelationalStore):
     ring = ring
 
     def _configure(self, known: dict[str, Any], passed: dict[str, str]) -> None:
-        """Apply the options, and those of the driver."""
         self._passed = passed
         self._prepare = known.get("prepare", True)
         schema = f'"{known["schema"]}".' if "schema" in known else ""

@@ -348,7 +348,6 @@ class RedisStore(Inner):
             raise StoreClosed(CLOSED)
 
     def _after_fork(self) -> None:
-        """Begin anew in a forked child."""
         self._begin()
         self._group_commit.renew()
         self._heard = ServerClock()

@@ -176,7 +176,6 @@ class RelationalNotifier(ServerNotifier):
         return [found[id] for id in ids if id in found]
 
     def _listen(self, seconds: float) -> None:
-        """Wait for `seconds`, or until woken or told."""
         if self._rung:
             return
         session = self._session

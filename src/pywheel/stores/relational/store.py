@@ -521,7 +521,6 @@ class RelationalStore(SqlStore):
         self._connections.close()
 
     def _end_writing(self, lane: Lane) -> None:
-        """Close the connection that writes."""
         if lane.writer is not None:
             lane.writer.end()
 

@@ -26,7 +26,6 @@ _Part = Callable[[Transaction, Any], Steps[list[Any]]]
 
 
 def _announce(tx: Transaction, commands: Sequence[c.Announce]) -> Steps[list[None]]:
-    """Store which topics workers handle."""
     for command in commands:
         topics = json.dumps(sorted(set(command.topics))) if command.topics else None
         tx.changes.announced[command.worker] = command.topics

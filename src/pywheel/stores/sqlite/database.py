@@ -261,7 +261,6 @@ class Database:
         return identity
 
     def _found(self) -> _Identities:
-        """Return the identities of SQLite's files."""
         return tuple(_identity(self.path + end) for end in _LOGS)
 
     # ---- life -----------------------------------------------------------------------------------------------------
