@@ -14,18 +14,9 @@ from pywheel.stores.sqlite.connection import BUSY_SECONDS
 from tests.stores import calls
 
 __all__ = [
-    "NOW",
-    "TERMS",
-    "connection_of",
-    "execute",
-    "interrupted",
-    "locked",
-    "plan_of",
-    "put",
-    "put_many",
-    "reopened",
+    "NOW", "TERMS", "connection_of", "execute", "interrupted", "locked", "plan_of", "put", "put_many", "reopened",
     "traced",
-]
+]  # fmt: skip
 
 NOW = 1_700_000_000_000
 TERMS = ClaimPolicy(1_000, 3)

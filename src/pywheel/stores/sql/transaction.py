@@ -347,7 +347,7 @@ class Transaction:
         self.eager = eager
         """Whether puts may take keys without a look, so that some outcomes may be `put.NOT_FREE`."""
         self.new_ids = ids
-        """Returns so many ids that no job had, ascending."""
+        """Returns a number of ids that no job had, ascending."""
         self._watcher = watcher
         self.tally = Tally()
         self.changes = Changes()
