@@ -285,6 +285,23 @@ def test_a_worker_killed_by_a_signal_without_a_name_is_replaced_and_said_by_its_
     supervisor.run(look)
 
 
+def test_a_worker_that_was_up_for_less_than_a_turn_was_up(monkeypatch, caplog):
+    supervisor = dying(monkeypatch, 1, True)
+    read = module._WorkerProcess.read
+
+    def read_once_it_has_ended(worker):
+        if worker._process.returncode is not None:
+            read(worker)
+
+    def look():
+        if sum("ended after" in record.getMessage() for record in caplog.records) >= 2:
+            supervisor.stop()
+
+    monkeypatch.setattr(module._WorkerProcess, "read", read_once_it_has_ended)
+    supervisor.run(look)
+    assert supervisor.about == {"store": None, "topics": None}
+
+
 def children():
     """The children of this process, zombies too."""
     stats = [process / "stat" for process in Path("/proc").iterdir() if process.name.isdecimal()]

@@ -148,9 +148,7 @@ class Supervisor:
         if self._ear in wait([self._ear, *(worker.pipe for worker in self.workers if not worker.ended)], _LOOK):
             self._ear.recv(1 << 10)
         for worker in self.workers:
-            worker.read()
-            if worker.ready and not worker.draining:
-                self.about = {name: worker.about.get(name) for name in ("store", "topics")}
+            self._hear(worker)
         self._reap()
         self._kill_stalled()
         if self.stopping:
@@ -161,9 +159,15 @@ class Supervisor:
         self._replace()
         self._fill()
 
+    def _hear(self, worker: _WorkerProcess) -> None:
+        """Take in a worker's reports; the first worker that is up shows that the program can work."""
+        worker.read()
+        if worker.ready and not worker.draining:
+            self.about = {name: worker.about.get(name) for name in ("store", "topics")}
+
     def _reap(self) -> None:
         for worker in [worker for worker in self.workers if worker.gone]:
-            worker.read()
+            self._hear(worker)  # its last reports, which may be the first that say that it was up
             worker.close()
             self.workers.remove(worker)
             if not worker.draining and not self.stopping:
