@@ -330,7 +330,7 @@ def test_many_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, caplog):
     supervisor.run(look)
     assert descriptors() <= before
     assert max(most) <= before + 10
-    assert children() == others
+    assert children() <= others  # one of those may have been reaped meanwhile
 
 
 def test_a_pipe_full_of_rubbish_is_no_end():
