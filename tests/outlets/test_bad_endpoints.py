@@ -56,18 +56,18 @@ ENDLESS = {
 }
 
 
-def failure(endpoint, said, **options):
-    """Return what becomes of a delivery to an endpoint that says this, and has nothing against the next one."""
+def failure(endpoint, said, **changes):
+    """Return what becomes of a job delivered to an endpoint that says this, and has nothing against the next one."""
     endpoint.answers["/"] = said
-    outlet = inside(endpoint.url(), allow_to=[endpoint.url("/next")], **options)
-    first, second = deliver(outlet, a_job(), a_job(headers={"to": endpoint.url("/next")}, id=8))
+    outlet = inside(endpoint.url(), allow_to=[endpoint.url("/next")])
+    first, second = deliver(outlet, a_job(**changes), a_job(headers={"to": endpoint.url("/next")}, id=8))
     assert second is None
     return first
 
 
 @pytest.mark.parametrize("said", SILENT)
 def test_an_endpoint_that_does_not_answer_in_time_is_a_failed_attempt(endpoint, said):
-    error = failure(endpoint, SILENT[said], timeout=SOON)
+    error = failure(endpoint, SILENT[said], ttr=300)  # it bounds this delivery, and not the next one
     assert isinstance(error, DeliveryFailed)
     assert "no answer within the time, 0.3 s" in str(error)
 
@@ -86,7 +86,7 @@ def test_a_host_that_takes_no_connection_is_a_failed_attempt(endpoint):
 
 @pytest.mark.parametrize("said", BROKEN)
 def test_what_is_no_answer_is_a_failed_attempt_and_not_tried_again_at_once(endpoint, said):
-    assert isinstance(failure(endpoint, BROKEN[said], timeout=5), DeliveryFailed)
+    assert isinstance(failure(endpoint, BROKEN[said]), DeliveryFailed)
     assert endpoint.paths() == ["/", "/next"]
 
 
@@ -194,9 +194,10 @@ def test_an_error_has_neither_the_query_of_the_url_nor_the_password_of_the_proxy
         assert "SECRET" not in "".join(traceback.format_exception(error))
 
 
-def test_a_jobs_own_ttr_bounds_its_delivery(endpoint):
+def test_an_outlets_timeout_bounds_each_delivery(endpoint):
     endpoint.answers["/"] = hang
-    [error] = deliver(inside(endpoint.url()), a_job(ttr=300))
+    error = deliver(inside(endpoint.url(), timeout=SOON))
+    assert isinstance(error, DeliveryFailed)
     assert "no answer within the time, 0.3 s" in str(error)
 
 

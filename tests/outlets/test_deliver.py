@@ -39,9 +39,13 @@ def queue(url):
 
 @pytest.fixture
 def delivering(url, tmp_path):
-    """Run it."""
-    (tmp_path / "outlets.toml").write_text(CONFIG)
-    return lambda: running("deliver", "--store", url, folder=tmp_path, SHOP_SECRET=SECRET)
+    """Give a function that runs it."""
+
+    def deliver(config=CONFIG):
+        (tmp_path / "outlets.toml").write_text(config)
+        return running("deliver", "--store", url, folder=tmp_path, SHOP_SECRET=SECRET)
+
+    return deliver
 
 
 @pytest.mark.stress
@@ -68,7 +72,7 @@ def test_sigterm_begins_no_delivery_and_waits_for_those_under_way(endpoint, queu
     told = asyncio.Event()
     endpoint.answers["/"] = once(told)
     first = queue.put("t", 1, to=endpoint.url())
-    with delivering() as command:
+    with delivering(CONFIG.replace('"3s"', '"5m"').replace('"2500ms"', '"4m"')) as command:  # for as long as this takes
         until(lambda: endpoint.requests)
         command.send(signal.SIGTERM)
         command.says("draining")

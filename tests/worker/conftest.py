@@ -2,6 +2,7 @@ import threading
 
 import pytest
 
+from pywheel.worker import leases
 from tests.jobs.fixtures import clock, live_queue, metrics, queue, url
 from tests.worker.supervised import shop
 
@@ -25,3 +26,11 @@ def refuse_threads(monkeypatch):
         return tries
 
     return refuse
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Let claims wait for their handlers for minutes: no worker gives a job back because its machine is slow."""
+    for name in ("_START", "_START_BEGUN", "_STUCK"):
+        monkeypatch.setattr(leases, name, 600)
+    monkeypatch.setattr(leases, "HOLD", 600_000)

@@ -90,7 +90,7 @@ def threads_refused(store, policy):
 
 
 def outcomes(queue, ids):
-    """Return how claims of the blocked worker ended. A busy machine may cost another one a lease."""
+    """Return how claims of the blocked worker ended."""
     attempts = [attempt for id in ids for attempt in queue.jobs.history(id)]
     return {attempt.outcome for attempt in attempts if attempt.worker.partition("@")[0] == BLOCKED}
 
@@ -116,7 +116,8 @@ def test_who_can_start_jobs_gets_them_from_who_cannot(store, blocked, policy):
         ids = queue.put_many(queue.job("t") for _ in range(NUMBER))
         for id in ids:
             assert finished(queue, id).state is State.DONE, "while the first one is still blocked"
-        assert outcomes(queue, ids) <= {Outcome.RELEASED}
+        short = {Outcome.LOST} if policy["ttr"] < 1 else set()  # a busy machine may cost it such a lease
+        assert outcomes(queue, ids) <= {Outcome.RELEASED, *short}
 
 
 @BLOCKED_WITH

@@ -33,6 +33,7 @@ def test_no_more_coroutines_and_threads_together_run_than_the_worker_may(live_qu
     assert max(most) <= 3
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_full_worker_claims_nothing_that_cannot_begin(live_queue):
     held = Held(live_queue, "a", "b")
     quick = live_queue.put_many(live_queue.job("a") for _ in range(200))

@@ -116,8 +116,8 @@ def test_a_retry_function_is_asked_in_the_child_which_has_what_was_raised(queue,
 
 def test_a_retry_function_is_asked_in_the_worker_of_what_has_become_of_a_child(queue, start, ledger):
     worker = start(SHOP_MARGIN=TOLD).pid
-    for deed, error in (("sleep", "HandlerTimeout"), ("exit", "HandlerDied")):
-        job = ended(queue, deed, "asks", max_attempts=2)
+    for deed, options, error in (("sleep", {}, "HandlerTimeout"), ("exit", {"ttr": "20s"}, "HandlerDied")):
+        job = ended(queue, deed, "asks", max_attempts=2, **options)
         assert (job.state, job.attempt) == (State.DEAD, 2)
         assert [line[1:] for line in ledger.lines("asked") if int(line[0]) == job.id] == [[str(worker), error]] * 2
 
@@ -130,7 +130,7 @@ def test_a_retry_function_that_a_child_cannot_find_is_refused():
 
 @pytest.mark.parametrize(
     ("deed", "options", "ttr"),
-    [("stopped", {}, 1), ("shell", {}, 1), ("greedy", {}, 1), ("sleep", {"ttr": "200ms"}, 0.2)],
+    [("stopped", {}, 1), ("shell", {}, 1), ("greedy", {}, 1), ("sleep", {"ttr": "2s"}, 2)],
 )
 def test_a_job_that_hangs_is_killed_at_its_ttr_with_all_that_it_has_started(queue, start, ledger, deed, options, ttr):
     start(SHOP_MARGIN=TOLD)

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import re
 import threading
 import time
 
@@ -23,6 +24,11 @@ def server(postgres_server):
 
 def bodies(queue, topic="t"):
     return [job.json() for job in queue.store.ask(ListJobs(Filter(topic), 0, 100_000))]
+
+
+def patient(url):
+    """Return a queue on this store that waits for its server for minutes."""
+    return JobQueue(re.sub(r"timeout=\d+s", "timeout=5m", url))
 
 
 def test_a_server_that_is_killed_all_the_time_gets_each_put_once(server, spool):
@@ -52,9 +58,9 @@ def test_a_server_that_is_killed_all_the_time_gets_each_put_once(server, spool):
             for producer in producers:
                 producer.join()
         until(lambda: forwarded(queue))
-        with JobQueue(url.replace("timeout=5s", "timeout=5m")) as patient:
+        with patient(url) as reader:
             for topic, numbers in told.items():
-                found = bodies(patient, topic)
+                found = bodies(reader, topic)
                 assert len(found) == len(set(found))
                 assert set(numbers) <= set(found)
         assert queue.store._spool.counts().dead == 0
@@ -78,7 +84,8 @@ def test_a_queue_is_made_and_takes_puts_while_its_server_is_down(server, spool):
 
 
 def test_one_put_at_most_waits_for_a_server_that_does_not_answer(server, spool):
-    with JobQueue(server.url(timeout="1s"), spool=spool) as queue:
+    url = server.url(timeout="1s")
+    with JobQueue(url, spool=spool) as queue, patient(url) as reader:
         queue.put("t", 0, key="k")
         server.pause()
         began = time.monotonic()
@@ -88,7 +95,7 @@ def test_one_put_at_most_waits_for_a_server_that_does_not_answer(server, spool):
         print(f"{took:.1f} s for 199 puts, with a limit of 1 s")
         server.resume()
         until(lambda: forwarded(queue))
-        assert sorted(bodies(queue)) == list(range(200))
+        assert sorted(bodies(reader)) == list(range(200))
 
 
 def test_an_answer_that_is_cut_off_anywhere_makes_no_second_job(server, spool):
