@@ -1,6 +1,7 @@
 """`pywheel copy`: from one store to another, beside what runs, and over."""
 
 import json
+import re
 import signal
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_switch_goes_over_and_says_how_long_nothing_could_start(call, queue, u
     queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
     code, out, err = call("copy", url, other, "--switch")
     assert code == 0
-    assert out.startswith(f"7 jobs are in {other}; nothing could start for 0.")
+    assert re.match(rf"7 jobs are in {re.escape(other)}; nothing could start for \d+\.\d s; finished: 0\n", out)
     assert f"stop those of {url}" in err
     assert [topic.paused for topic in queue.topics.list() if topic.name == "t"] == [True]
     with JobQueue(other) as new:

@@ -50,7 +50,7 @@ def test_a_worker_tells_its_metrics_on_a_port(work, url, queue):
         ids = [queue.put("good"), queue.put("bad")]
         until(lambda: not any(queue.get(id).state.live for id in ids))
         until(lambda: 'pywheel_jobs_dead_total{topic="bad"} 1.0' in scraped(address))
-        assert 'pywheel_jobs_done_total{topic="good"} 1.0' in scraped(address)
+        until(lambda: 'pywheel_jobs_done_total{topic="good"} 1.0' in scraped(address))
         until(lambda: is_ready(address))
         command.send(signal.SIGTERM)
         assert command.process.wait(60) == 0, command.err

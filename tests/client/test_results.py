@@ -194,20 +194,22 @@ def test_all_who_wait_for_one_job_are_told_of_its_end_or_that_the_queue_was_clos
 
 @pytest.mark.usefixtures("redis_server")
 def test_a_wait_with_time_left_outlasts_a_server_that_was_away_when_it_began(pool):
-    with Redis() as server, JobQueue(server.url(timeout="1s")) as queue:
-        id = queue.put("t", delay="1h")
-        server.kill()
-        for timeout in (None, 0.1):
+    with Redis() as server:
+        url = server.url(timeout="1s")
+        with JobQueue(url) as queue, JobQueue(url.replace("timeout=1s", "timeout=5m")) as patient:
+            id = patient.put("t", delay="1h")
+            server.kill()
+            for timeout in (None, 0.1):
+                with pytest.raises(StoreAway):
+                    queue.wait(id, timeout)
             with pytest.raises(StoreAway):
-                queue.wait(id, timeout)
-        with pytest.raises(StoreAway):
-            asyncio.run(queue.aio.wait(id, 0.1))
-        ways = [lambda: queue.wait(id, 60), lambda: asyncio.run(queue.aio.wait(id, 60))]
-        waits = [pool.submit(way) for way in ways]
-        server.start()
-        until(lambda: len(queue.calls.waits._waiting.get(id, ("", ()))[1]) == 2)
-        queue.cancel(id)
-        assert [wait.result(60) for wait in waits] == [Result(id, State.CANCELLED)] * 2
+                asyncio.run(queue.aio.wait(id, 0.1))
+            ways = [lambda: queue.wait(id, LIMIT), lambda: asyncio.run(queue.aio.wait(id, LIMIT))]
+            waits = [pool.submit(way) for way in ways]
+            server.start()
+            until(lambda: len(queue.calls.waits._waiting.get(id, ("", ()))[1]) == 2)
+            patient.cancel(id)
+            assert [wait.result(LIMIT) for wait in waits] == [Result(id, State.CANCELLED)] * 2
 
 
 def test_a_wait_outlasts_its_connections_to_the_server(postgres_server, pool):
@@ -216,8 +218,9 @@ def test_a_wait_outlasts_its_connections_to_the_server(postgres_server, pool):
     with JobQueue(url) as queue:
         id = queue.put("t", delay="1h")
         waiting = pool.submit(queue.wait, id, 60)
+        cut_off = None
         for _ in range(3):
-            until(lambda: _who_waits(queue))
+            cut_off = until(lambda before=cut_off: _listens(queue, before))
             with postgres_server.connect() as connection:
                 connection.execute(cut, ["client backend"])
         with JobQueue(url) as other:
@@ -264,6 +267,12 @@ def test_a_forked_child_waits_by_a_thread_of_its_own(tmp_path, pool):
         process.join(60)
         assert process.exitcode == 0
         assert waiting.result(60)
+
+
+def _listens(queue, before):
+    """Return the session by which a queue listens for ends, once it is there and another one than before."""
+    session = queue.calls.waits._notifier and queue.calls.waits._notifier._session
+    return session if session is not before and _who_waits(queue) else None
 
 
 def _who_waits(queue):

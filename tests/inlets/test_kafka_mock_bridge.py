@@ -204,11 +204,21 @@ async def test_a_producer_of_refused_records_that_has_ended_for_good_is_replaced
     assert len(await asyncio.to_thread(mock.records, f"{stream}-bad", 2)) == 2
 
 
+class Late(confluent_kafka.Producer):
+    """Sends nothing for a minute, and says so."""
+
+    def __init__(self, options, **others):
+        super().__init__({**options, "linger.ms": 60_000}, **others)
+
+    def flush(self, timeout):
+        return len(self)
+
+
 @on_a_loop
 async def test_a_refused_record_that_was_late_is_not_sent_twice_on_a_mock_cluster(mock, stream, monkeypatch):
     async with refusing(mock, stream) as (_, refuse):
         with monkeypatch.context() as patched:
-            patched.setattr("pywheel.inlets.kafka._FLUSH", 0.0)
+            patched.setattr(confluent_kafka, "Producer", Late)
             with pytest.raises(SourceAway, match="no answer"):
                 await refuse()
         await refuse()

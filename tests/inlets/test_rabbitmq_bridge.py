@@ -13,6 +13,7 @@ from pywheel import BadOption
 from pywheel.inlets.bridge import SourceAway
 from pywheel.inlets.rabbitmq import RabbitMQSource
 from pywheel.inlets.received import Message
+from pywheel.jobs import State
 from pywheel.outlets import RabbitMQ
 from tests.inlets.carrying import carrying, until
 from tests.jobs.waiting import working
@@ -70,15 +71,19 @@ async def test_a_delayed_message_comes_out_of_the_real_exchange_as_it_went_in(ra
         delayed = await broker.queue(f"{stream}.delayed", kind="fanout")
         with working(jobs):
             async with carrying(jobs, RabbitMQSource(rabbitmq_server.url(), delayed)):
-                headers = {"x-delay": 300, "tenant": "acme", "n": 5}
+                headers = {"x-delay": 60_000, "tenant": "acme", "n": 5}
                 await broker.publish(b"late", "order.7", f"{stream}.delayed", message_id="m-1", headers=headers)
                 await broker.publish(b"now", "order.8", f"{stream}.delayed", priority=3)
-                first, second = await broker.take(queue), await broker.take(queue)
+                first = await broker.take(queue)
+                [late] = [job for job in all_jobs(jobs) if job.state is State.DELAYED]
+                assert late.due - late.created == 60_000
+                jobs.reschedule(late.id, 0)
+                second = await broker.take(queue)
     assert (first.body, first.delivery.routing_key, first.header.properties.priority) == (b"now", "order.8", 3)
     assert (second.body, second.delivery.routing_key) == (b"late", "order.7")
     properties = second.header.properties
     assert (properties.message_id, properties.delivery_mode) == ("m-1", 2)
-    assert properties.headers == {"x-delay": 300, "tenant": "acme", "n": 5}
+    assert properties.headers == {"x-delay": 60_000, "tenant": "acme", "n": 5}
 
 
 @on_a_loop
