@@ -131,7 +131,7 @@ def _worker(url: str, ledger: Path) -> Iterator[subprocess.Popen[bytes]]:
         yield process
         if process.poll() is None:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
     finally:
         if process.poll() is None:
             process.kill()

@@ -4,6 +4,8 @@ import asyncio
 import threading
 from typing import NamedTuple
 
+from tests.jobs.waiting import LIMIT
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -39,7 +41,7 @@ class Endpoint:
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(host, port, started), daemon=True)
         self._thread.start()
-        started.wait()
+        assert started.wait(LIMIT)
 
     def url(self, path="/", host="127.0.0.1"):
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}{path}"

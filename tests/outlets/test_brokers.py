@@ -8,6 +8,7 @@ import pytest
 from pywheel import GiveUp
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
+from tests.jobs.waiting import LIMIT
 from tests.outlets.jobs import a_job
 from tests.outlets.loops import on_a_loop
 from tests.stores.network import Proxy
@@ -102,7 +103,7 @@ async def test_who_still_waits_when_it_is_closed_gets_an_error(broker):
 @on_a_loop
 async def test_a_broker_that_restarts_costs_the_jobs_that_wait_no_attempt_nor_their_order(broker):
     await asyncio.to_thread(broker.kill)
-    async with broker.outlet(broker.name, timeout=60) as deliver:
+    async with broker.outlet(broker.name, timeout=LIMIT) as deliver:
         waiting = [asyncio.create_task(deliver(a_job(b"%d" % number))) for number in range(20)]
         await asyncio.sleep(0)
         await asyncio.to_thread(broker.server.start)

@@ -161,4 +161,5 @@ async def test_a_callback_that_fails_while_a_producer_is_closed_leaves_no_thread
         link = await deliver._connection()
     with pytest.raises(NotConfirmed):
         await asyncio.wait_for(under_way, 20)
+    await asyncio.to_thread(link._thread.join, LIMIT)  # the close waits for it for two seconds
     assert not link._thread.is_alive()

@@ -12,14 +12,13 @@ from pywheel import JobQueue, StoreError
 from pywheel.jobs.commands import Put, SetNote
 from pywheel.jobs.queries import ListTopics
 from tests.isolated.child import environment
-from tests.jobs.waiting import until
+from tests.jobs.waiting import LIMIT, until
 from tests.worker.ledger import ISOLATED, TOPICS, Pen, lines
 
 __all__ = ["ServerStorm", "Storm"]
 
 HERE = Path(__file__).parent
 WORKERS = 4
-DRAINED = 120  # seconds at the end after which something hangs
 
 
 def insist(call, meanwhile):
@@ -239,7 +238,7 @@ class Storm:
             assert producer.wait(60) == 0
         self.calm = True
         self.workers.append(self.worker())
-        end = time.monotonic() + DRAINED
+        end = time.monotonic() + LIMIT
         while any(count.delayed or count.running for count in self.queue.topics.counts().values()):
             assert time.monotonic() < end, f"jobs are left: {self.queue.topics.counts()}"
             self.time_a_commit()

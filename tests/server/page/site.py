@@ -16,6 +16,7 @@ from pywheel.jobs.commands import Nack
 from pywheel.server import app
 from pywheel.server.access import Access
 from pywheel.server.tokens import Grant
+from tests.jobs.waiting import LIMIT
 
 
 class Known(dict):
@@ -47,7 +48,7 @@ class Server(uvicorn.Server):
             server.close()
         for connection in [*self.server_state.connections]:
             connection.shutdown()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             while self.server_state.connections or self.server_state.tasks:
                 await asyncio.sleep(0.001)
 
