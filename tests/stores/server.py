@@ -23,12 +23,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
+from tests.jobs.waiting import LIMIT, alive, until
+
 __all__ = ["Missing", "Server", "find", "store_of"]
 
 TEMPLATES = Path(__file__).parents[2] / "build" / "servers"
 PLACES = ["/usr/sbin", *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)]
 STORE = re.compile(r"(schema=|prefix=|/db)\w+")  # what makes a store's address another's
-START = 60.0  # seconds; a busy machine recovers slowly
 
 # It outlives the process that started the server, however that ends, and then removes what is left. It reads the pid of
 # the server, or an empty line while there is none.
@@ -187,7 +188,7 @@ class Server(ABC):
                 **nobody(),
             )
         self._watch(str(self.pid))
-        end = time.monotonic() + START
+        end = time.monotonic() + LIMIT
         while True:
             try:
                 self.knock()  # first: PyMySQL leaves an unclosed socket where nobody listens
@@ -220,9 +221,11 @@ class Server(ABC):
     def kill(self):
         """End it and its helpers by SIGKILL, as the system does when memory runs out."""
         self.pause()
-        for child in children(self.pid):
-            os.kill(child, signal.SIGKILL)
+        helpers = children(self.pid)
+        for helper in helpers:
+            os.kill(helper, signal.SIGKILL)
         self._end("SIGKILL")
+        until(lambda: not any(map(alive, helpers)))  # PostgreSQL does not start while one of them still has its memory
 
     def pause(self):
         """Stop it and its helpers: connections stay, and nothing answers."""
@@ -273,7 +276,7 @@ class Server(ABC):
         assert self.running, self.log()
         self._process.send_signal(getattr(signal, name))
         try:
-            self._process.wait(START)
+            self._process.wait(LIMIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
