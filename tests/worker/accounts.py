@@ -8,7 +8,8 @@ not excused. The wait is the longest time without a gap in which a job is to be 
 handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
 were. Gaps are the times at which the topic was paused, and those at which nobody could do anything, as the watchdog saw
 it: the machine gave it no turn, or a process was stopped in the middle of a transaction on the file. The time that a
-runnable thread waited for a processor meanwhile is taken off: the machine causes it, and a quiet one little of it.
+runnable thread waited for a processor meanwhile is taken off: the machine causes it, and a quiet one little of it. So
+are the times in which the watchdog's own syncs took long: a commit beside them does.
 Isolated handlers are left out: their processes begin, and end with what hangs, and no line says when.
 
 A job whose last claim was lost while its handler ran may have killed its process. Such jobs are tried one after the
@@ -44,7 +45,7 @@ class Accounts:
     def __init__(self, path, queue, *, patience=PATIENCE, silence=SILENCE, excuses=True):
         self.words = lines(path)
         if not excuses:  # whatever the machine did
-            self.words |= {"starved": [], "kept": []}
+            self.words |= {"starved": [], "kept": [], "disk": []}
         self.patience, self.silence = patience, silence
         self.keeps_limits = queue.store.keeps_limits  # several stores do not
         self.wrong = []
@@ -64,6 +65,7 @@ class Accounts:
         self.slow = union(
             (line["at"], line["wall"]) for line in self.words["told"] if excuses and line["wall"] - line["at"] > SLOW
         )
+        self.slow_disk = union([(line["since"], line["wall"]) for line in self.words["disk"]])
         self.waits = []
         self._puts()
         self._ends()
@@ -369,7 +371,8 @@ class Accounts:
         patience = self.patience + lost + self._silent(at - waited) - self.silence
         if before is not None and before.outcome is Outcome.LOST:
             patience += TRIAL * sum(begin < until and end > since for begin, end in self.suspected)
-        if waited - self._kept(at - waited, at) > patience:
+        span = at - waited, at
+        if waited - self._kept(*span) - self._syncing(*span) > patience:
             text = f"{waited:.0f} ms until {at:.0f}, claim {row.claim}, longest lost lease {lost} ms"
             self.blame("waited", f"job {job.id} of {job.topic}, {text}; {self.around(at - waited, at)}")
 
@@ -380,6 +383,10 @@ class Accounts:
             for line in self.words["kept"]
             if line["since"] < end and line["wall"] > begin
         )
+
+    def _syncing(self, begin, end):
+        """Return for how many ms of this time a sync took long."""
+        return end - begin - sum(until - since for since, until in less([(begin, end)], self.slow_disk))
 
     def _silent(self, begin):
         """Return for how long from then on, without a gap, some owner may have been silent; the first one is usual."""
@@ -410,6 +417,7 @@ class Accounts:
             **outcomes,
             "away ms": round(sum(end - begin for begin, end in self.away)),
             "starved ms": round(sum(end - begin for begin, end in self.starved)),
+            "slow disk ms": round(sum(end - begin for begin, end in self.slow_disk)),
             "waited ms while somebody had room": round(wait),
             "the longest": f"job {id} claim {claim}, lost {lost}: {self.around(at - wait, at)}" if id else "",
             "wrong": len(self.wrong),

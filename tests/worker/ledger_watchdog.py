@@ -7,12 +7,16 @@ SQLite has one lock for all writers, and frees it at the end of a transaction: n
 process goes on, whatever a store does. A stopped process that has only the turn to write (`stores.sqlite.page`) does
 not have that lock, and is no excuse.
 
+A disk that is slow to sync keeps whoever commits there, and those who wait for the turn. So it also syncs a file of its
+own beside the database now and then.
+
 usage: ledger_watchdog.py LEDGER
 """
 
 import os
 import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -26,6 +30,7 @@ except ImportError:
 PAUSE = 0.02
 STARVED = 0.15  # seconds that a pause and a little work may take beyond their time
 TURNS = 0.1  # seconds between looks at how long others waited for a turn
+SYNCED = 0.1  # seconds that a sync of a few bytes may take, and between two of them
 WRITING = 120  # the byte of -shm that is locked by who writes
 FLOCK = struct.Struct("hhqqi4x")  # of 64-bit Linux: type, whence, start, length, process
 
@@ -82,6 +87,19 @@ def is_stopped(process):
         return False
 
 
+def sync(path):
+    """Note when a sync took long. In a thread: the one that looks must not wait for it."""
+    pen = Pen(path, "disk")
+    with Path(path).with_name("synced").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x")
+            began = time.time()
+            os.fsync(file.fileno())
+            if time.time() - began > SYNCED:
+                pen.note("disk", since=began * 1000)
+            time.sleep(SYNCED)
+
+
 def watch(path):
     """Look all the time. A state at two looks held in between as well: a stopped process takes and frees nothing."""
     pen = Pen(path, "watchdog")
@@ -89,6 +107,7 @@ def watch(path):
     before, holder = time.time(), None
     looked = before
     pen.note("watches")
+    threading.Thread(target=sync, args=[path], daemon=True).start()
     while True:
         time.sleep(PAUSE)
         sum(range(20_000))

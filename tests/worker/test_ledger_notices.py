@@ -8,17 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from pywheel import JobQueue
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
 from tests.seeds import SEED
 from tests.worker.accounts import Accounts
 from tests.worker.intervals import union
 from tests.worker.ledger import LIMITED, TOPICS, lines
-from tests.worker.ledger_watchdog import Waits, is_stopped
+from tests.worker.ledger_watchdog import Waits, is_stopped, sync
 from tests.worker.plants import ALL_READY
 from tests.worker.storm import Storm
 
@@ -137,6 +139,27 @@ def test_the_watchdog_sees_a_stopped_process_in_a_transaction_for_just_as_long(w
 @pytest.mark.parametrize("statement", ["SELECT 1", "BEGIN"])
 def test_the_watchdog_sees_none_that_is_stopped_in_its_turn_alone_or_reading(watched, statement):
     assert watched(statement)[-1] == []
+
+
+def test_the_accounts_take_off_for_how_long_the_watchdogs_sync_took(tmp_path, monkeypatch):
+    syncs, ledger = count(), tmp_path / "ledger.txt"
+
+    def slow_once(_):
+        number = next(syncs)
+        if number == 1:
+            time.sleep(0.3)
+        if number == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", slow_once)
+    with pytest.raises(KeyboardInterrupt):
+        sync(ledger)
+    line = max(lines(ledger)["disk"], key=lambda line: line["wall"] - line["since"])
+    assert line["wall"] - line["since"] >= 300
+    with JobQueue("memory:") as queue:
+        for excuses, taken_off in ((True, 200), (False, 0)):
+            accounts = Accounts(ledger, queue, excuses=excuses)
+            assert accounts._syncing(line["wall"] - 200, line["wall"]) == pytest.approx(taken_off, abs=1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
