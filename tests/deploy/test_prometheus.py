@@ -11,8 +11,8 @@ from pywheel.observe.endpoint import Endpoint
 from tests.deploy.test_board import EXPRESSIONS
 from tests.deploy.tools import DEPLOY, PROMTOOL, Prometheus, checked
 from tests.jobs.waiting import finished, until, working
+from tests.ports import reserved_ports
 from tests.server.page.site import Site
-from tests.stores.cluster import free_ports
 from tests.stores.servers import started
 
 pytestmark = pytest.mark.servers
@@ -65,7 +65,7 @@ def test_a_real_prometheus_scrapes_a_worker_and_an_exporter_and_its_alerts_fire(
 
         worker = "{}:{}".format(*endpoint.address)
         configuration = CONFIGURATION.format(worker=worker, exporter=f"127.0.0.1:{exporter.port}")
-        [port] = free_ports(1)
+        [port] = reserved_ports(1)
         run = contextlib.contextmanager(started)
         prometheus = stack.enter_context(run(Prometheus, configuration, RULES.read_text(), port))
         with working(queue):

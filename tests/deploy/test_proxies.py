@@ -13,8 +13,8 @@ import pytest
 from tests.deploy.tools import CADDY, DEPLOY, NGINX, located
 from tests.jobs.waiting import until
 from tests.outlets.certificates import authority
+from tests.ports import reserved_ports
 from tests.server.client import Process, listens
-from tests.stores.cluster import free_ports
 
 pytestmark = pytest.mark.servers
 LONGEST_WAIT = 30  # seconds that a long poll waits
@@ -78,7 +78,7 @@ def proxy(request, service, tmp_path):
     """The address of a proxy before the service, and the path of the authority of its certificate."""
     root, server = authority(tmp_path, "root")
     server("127.0.0.1")
-    port, gone = free_ports(2)
+    port, gone = reserved_ports(2)
     command = request.param(tmp_path, port, service.port, gone, tmp_path / "root-127.0.0.1.pem")
     places = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     with (tmp_path / "log").open("wb") as log:

@@ -12,22 +12,17 @@ from pathlib import Path
 
 from tests.isolated.child import environment, run
 from tests.jobs.waiting import LIMIT, until
+from tests.ports import reserved_ports
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
 DJANGO = FOLDER / "django_shop"
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Program:
     """``python -m COMMAND``, with ``PORT`` in it replaced by one of its own."""
 
     def __init__(self, command, folder, log, variables, *, python=sys.executable, inherited=None):
-        self.port = free_port()
+        [self.port] = reserved_ports(1)
         self._log = log
         known = environment(**{"PYTHONPATH": str(folder), **variables}) if inherited is None else inherited | variables
         with log.open("wb") as out:

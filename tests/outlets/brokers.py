@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import subprocess
 from pathlib import Path
 
+from tests.ports import reserved_ports
 from tests.stores.server import Missing, Server, environment, nobody
 
 __all__ = ["BROKERS", "Nats", "RabbitMQ"]
 
 _SCRIPTS = Path("/usr/lib/rabbitmq/bin")  # those in /usr/sbin want to be root, and change to a user of their own
-
-
-def _free_ports(count):
-    """Return `count` ports without a listener."""
-    with contextlib.ExitStack() as stack:
-        return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
 
 
 class Broker(Server):
@@ -59,7 +53,7 @@ class RabbitMQ(Broker):
         return str(path)
 
     def initialise(self):
-        self.port, self.distribution, self.epmd = _free_ports(3)
+        self.port, self.distribution, self.epmd = reserved_ports(3)
         (self.folder / "plugins").write_text("[].\n")
 
     def environment(self):
@@ -105,7 +99,7 @@ class Nats(Broker):
     program, package, driver, scheme = "nats-server", "nats-server", "nats", "nats"
 
     def initialise(self):
-        [self.port] = _free_ports(1)
+        [self.port] = reserved_ports(1)
         self.data.mkdir(mode=0o700)
         self._give(self.data)
 

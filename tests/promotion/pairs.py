@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from tests.jobs.waiting import until
-from tests.stores.cluster import free_ports
+from tests.ports import reserved_ports
 from tests.stores.network import Proxy
 from tests.stores.server import Server, environment, nobody
 from tests.stores.servers import MariaDB, Postgres, Redis
@@ -238,7 +238,7 @@ class SentinelPair(Led):
     SENTINELS = 3
 
     def _begin(self):
-        port, *others = free_ports(1 + self.SENTINELS)
+        port, *others = reserved_ports(1 + self.SENTINELS)
         self.primary = self._closing(Redis()).start()
         self._replication = self._enter(Proxy(self.primary, tcp=True))
         _, master_port = self._replication.address.split(":")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import socket
 import subprocess
 from urllib.parse import urlencode
 
 from redis.crc import key_slot
 
 from tests.jobs.waiting import until
+from tests.ports import reserved_ports
 from tests.stores.server import Missing, find
 from tests.stores.servers import Redis
 
@@ -37,7 +37,7 @@ class Cluster:
 
     def __enter__(self):
         try:
-            ports = iter(free_ports(2 * MASTERS * (1 + self.replicas)))
+            ports = iter(reserved_ports(2 * MASTERS * (1 + self.replicas)))
             for port, bus in zip(ports, ports, strict=True):
                 self.nodes.append(self._node(port, bus))
             self._cli("create", *map(self._place, self.nodes), "--cluster-replicas", self.replicas, "--cluster-yes")
@@ -161,9 +161,3 @@ def slots_of(slots, slot):
     if isinstance(slots, dict):  # as redis-py reads it
         return next(found["primary"][1] for (first, last), found in slots.items() if first <= slot <= last)
     return next(servers[0][1] for first, last, *servers in slots if first <= slot <= last)
-
-
-def free_ports(number):
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [each.getsockname()[1] for each in found]

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.jobs.waiting import LIMIT, alive, until
+from tests.ports import reserved_ports
 
 __all__ = ["Missing", "Server", "find", "store_of"]
 
@@ -291,8 +292,7 @@ class Server(ABC):
 
     def _certify(self):
         """Make a certificate for localhost, the authority `ca` that vouches for it, and `other_ca` that does not."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        [self.port] = reserved_ports(1)
         self.ca, self.other_ca = self.folder / "ca.pem", self.folder / "other-ca.pem"
         self.certificate, self.key = self.folder / "server.pem", self.folder / "server.key"
         made = [find("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]

@@ -15,8 +15,9 @@ from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
 from tests.isolated.child import run_well
 from tests.jobs.waiting import Stopwatch, until, working
+from tests.ports import reserved_ports
 from tests.stores.calls import TERMS, in_threads, listening
-from tests.stores.cluster import free_ports, replicated
+from tests.stores.cluster import replicated
 from tests.stores.network import Proxy
 from tests.stores.servers import Redis
 
@@ -275,7 +276,7 @@ class TestLostEnd:
 
 
 def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
-    [port] = free_ports(1)
+    [port] = reserved_ports(1)
     settings = {"port": port, "bind": "127.0.0.1", "repl-diskless-sync-delay": 0}
     with Redis(settings=settings) as master, Redis() as replica, Proxy(master) as proxy:
         with replica.connect() as client:

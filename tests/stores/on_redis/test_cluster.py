@@ -12,8 +12,9 @@ from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
 from tests.jobs.waiting import until, working
+from tests.ports import reserved_ports
 from tests.stores.calls import listening
-from tests.stores.cluster import Cluster, free_ports, replicated
+from tests.stores.cluster import Cluster, replicated
 from tests.stores.on_redis.keys import faults
 from tests.stores.on_redis.test_contract import by_store
 from tests.stores.servers import Redis, started
@@ -145,7 +146,7 @@ def answers(store):
 @pytest.fixture
 def lone_node():
     """A cluster of one node, which has all slots."""
-    port, bus = free_ports(2)
+    port, bus = reserved_ports(2)
     with Redis(settings={"port": port, "bind": "127.0.0.1", "cluster-enabled": "yes", "cluster-port": bus}) as node:
         with node.connect() as client:
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
