@@ -47,7 +47,7 @@ def library(name="calls"):
 
 def run_child(name, *arguments):
     """Run a program of this folder with the library; return what it printed."""
-    return run_well(str(HERE / name), *map(str, arguments), timeout=300, LD_PRELOAD=library())
+    return run_well(str(HERE / name), *map(str, arguments), timeout=1_000, LD_PRELOAD=library())
 
 
 def recorded(log):

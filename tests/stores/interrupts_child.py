@@ -73,7 +73,7 @@ def interrupt(frame):
 
 
 OWN = {function.__code__ for function in (again, handler, interrupt)}
-faulthandler.dump_traceback_later(100, exit=True)
+faulthandler.dump_traceback_later(230, exit=True)
 store = open(URL)
 signal.signal(signal.SIGALRM, handler)
 
