@@ -145,9 +145,13 @@ class Cluster:
 def replicated(master):
     """Return once a replica has all that its master has said."""
     with master.connect() as client:
-        until(lambda: client.execute_command("WAIT", 1, 1000) >= 1)
         target = client.info("replication")["master_repl_offset"]
-        until(lambda: client.info("replication")["slave0"]["offset"] >= target)
+
+        def has_all():
+            client.execute_command("WAIT", 1, 1000)  # asks the replica for an answer now
+            return client.info("replication").get("slave0", {}).get("offset", -1) >= target
+
+        until(has_all)
 
 
 def node_id(node):

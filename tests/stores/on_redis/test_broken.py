@@ -218,21 +218,26 @@ class TestLostEnd:
 
     @pytest.mark.parametrize("survives", [True, False], ids=["some", "nothing"])
     def test_a_worker_delivers_what_survived_and_begins_with_the_server_again(self, redis, survives):
-        with JobQueue(redis.url()) as queue:
+        url = redis.url()
+        with JobQueue(url) as queue:
             done = []
             queue.handler("t", concurrency=1)(lambda job: done.append(job.id))
             with working(queue) as worker:
                 expected = [queue.put("t", b"")]
                 until(lambda: done == expected)
-                later = queue.put("t", b"", delay=1)
+                later = queue.put("t", b"", delay=3600)
                 if survives:
                     expected.append(later)
                     with redis.connect() as client:
                         client.save()
-                queue.put("t", b"", delay=1)  # lost
+                lost = queue.put("t", b"", delay=3600)
                 redis.kill()
                 redis.start()
+                if survives:
+                    with JobQueue(url) as other:
+                        assert other.reschedule(later, delay=0)
                 until(lambda: done == expected)
+                assert queue.store.ask(GetJob(lost)) is None
                 expected.append(queue.put("t", b""))
                 until(lambda: done == expected)
                 until(lambda: [member.worker for member in queue.store.ask(ListWorkers())] == [worker.name])
@@ -281,15 +286,19 @@ def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
     with Redis(settings=settings) as master, Redis() as replica, Proxy(master) as proxy:
         with replica.connect() as client:
             client.execute_command("REPLICAOF", "127.0.0.1", port)
-        with JobQueue(master.url(via=proxy)) as queue:
+        replicated(master)
+        url = master.url(via=proxy)
+        with JobQueue(url) as queue:
             done = []
             queue.handler("t", concurrency=1)(lambda job: done.append(job.id))
             with working(queue):
-                first = queue.put("t", b"", delay=2)
+                first = queue.put("t", b"", delay=3600)
                 replicated(master)
                 with replica.connect() as client:
                     client.execute_command("REPLICAOF", "NO", "ONE")  # what follows does not reach it
-                lost = queue.put("t", b"", delay=2)
+                lost = queue.put("t", b"", delay=3600)
+                with JobQueue(replica.again(url)) as there:
+                    assert there.reschedule(first, delay=0)
                 proxy.lead_to(replica)
                 until(lambda: done == [first])
                 new = queue.put("t", b"")
