@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+from ..jobs.job import Job
 from .contract import Store
 
 __all__ = ["Front", "close_beside"]
@@ -45,7 +46,6 @@ class Front(Store):
     durability = _of_described("durability")
     keeps_limits = _of_described("keeps_limits")
     ids_grow = _of_described("ids_grow")
-    opened = _of_described("opened")
 
     apply_within = _of_there("apply_within")
     ask = _of_there("ask")
@@ -55,6 +55,10 @@ class Front(Store):
     about = _of_there("about")
     vacuum = _of_there("vacuum")
     verify = _of_there("verify")
+
+    def opened(self, job: Job) -> Job:
+        """Return a claimed job as its handler gets it, also while the store is away."""
+        return self._described().opened(job)
 
     def close(self) -> None:
         """Close the store behind. Idempotent."""
