@@ -342,6 +342,27 @@ def test_a_program_that_ends_without_stopping_it_gives_back_unspent_what_runs(aq
     assert kept[0].cancelled()
 
 
+def test_no_job_begins_once_the_program_ends_though_its_worker_has_not_heard_of_that(aqueue, slow, monkeypatch):
+    stop = AsyncWorker.stop
+
+    def stop_late(worker):
+        loop = asyncio.get_running_loop()
+
+        def after_the_next_claim():
+            until(lambda: aqueue.sync.jobs.list("slow")[0].claims > 1)
+            loop.call_soon_threadsafe(slow.may_end.set)
+            stop(worker)
+
+        threading.Thread(target=after_the_next_claim).start()
+
+    async def main():
+        asyncio.create_task(alone(aqueue))  # noqa: RUF006
+        return await begun(aqueue, slow)
+
+    monkeypatch.setattr(AsyncWorker, "stop", stop_late)
+    assert given_back(aqueue, slow, run(main()))
+
+
 @on_a_loop
 async def test_a_failing_task_of_a_group_ends_the_worker_beside_it(aqueue, slow):
     async def fail():

@@ -249,6 +249,8 @@ class AsyncPool(Pool):
             task.cancel()
 
     def _start(self) -> None:
+        if self._loop.ends():  # a handler that began now would not be among the tasks that are cancelled
+            self.stop()
         for _ in range(min(self.handler.concurrency - len(self._running), len(self._queue))):
             task = asyncio.get_running_loop().create_task(self._handle())
             self._running.add(task)
