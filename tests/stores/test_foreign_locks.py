@@ -183,7 +183,7 @@ def test_a_claim_under_a_limit_that_does_not_end_holds_up_only_its_topic(queue, 
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["a thread", "a task"])
 def test_who_waits_for_a_key_in_vain_learns_what_to_do(pool, url, connection, awaited):
-    with JobQueue(waits(url, 2)) as queue:
+    with JobQueue(waits(url, 4)) as queue:
 
         def put():
             return asyncio.run(queue.aio.put("known", key="k")) if awaited else queue.put("known", key="k")

@@ -111,7 +111,9 @@ def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postg
 
 def test_a_session_that_was_given_up_while_it_waits_for_a_lock_ends_before_the_lock(postgres_server):
     """Else each call behind a foreign lock, such as that of VACUUM FULL, would leave one more."""
-    url = postgres_server.url(timeout="1s")
+    truth = postgres_server.url()
+    open(truth).close()
+    url = postgres_server.again(truth, timeout="1s")  # which has no tables to make
     with open(url) as store, postgres_server.connect() as admin:
         if admin.info.server_version < 140_000:
             pytest.skip("this server does not look whether its client is there")

@@ -79,13 +79,10 @@ class TestOnce:
 
     @pytest.mark.parametrize(("name", "value"), [("maxmemory-policy", "allkeys-lru"), ("requirepass", "secret")])
     def test_a_put_whose_answer_was_cut_off_is_in_doubt_where_the_server_takes_no_new_connection_of_ours(
-        self, redis_server, proxy, name, value
+        self, store, proxy, client, monkeypatch, name, value
     ):
-        with (
-            open(redis_server.url(via=proxy, timeout="300ms")) as store,
-            redis_server.connect() as client,
-            changed(client, name, value),
-        ):
+        monkeypatch.setattr(store, "_limit", 0.3)
+        with changed(client, name, value):
             proxy.cut_after(answers=0)
             with pytest.raises(OutcomeUnknown, match="is not known"):
                 store.apply([Put((JOB,))])
@@ -96,7 +93,8 @@ class TestOnce:
     ):
         rights = "ACL", "SETUSER", "passing", "reset", "on", ">secret", "~*", "&*", "+@all"
         client.execute_command(*rights)
-        with open(redis_server.url(via=proxy, timeout="300ms", user="passing:secret")) as store:
+        with open(redis_server.url(via=proxy, user="passing:secret")) as store:
+            monkeypatch.setattr(store, "_limit", 0.3)
             fresh = store.server.fresh
 
             def denied():
@@ -353,13 +351,15 @@ def test_a_forked_child_that_lets_go_of_a_connection_reads_nothing_of_it(redis_s
 
 
 def test_an_outage_counts_from_the_last_answer_though_no_new_connection_was_made(redis_server, proxy, monkeypatch):
-    with open(redis_server.url(via=proxy, timeout="300ms")) as store:
+    with open(redis_server.url(via=proxy)) as store:
         monotonic = [1000.0]
         monkeypatch.setattr("pywheel.stores.server.time", SimpleNamespace(monotonic=lambda: monotonic[0]))
         beside, _ = store.server.take()  # for another thread's call
         proxy.stall()
-        with pytest.raises(StoreAway) as first:
-            store.ask(CountJobs())
+        with monkeypatch.context() as patches:
+            patches.setattr(store.server, "place", store.server.place._replace(timeout=0.3))
+            with pytest.raises(StoreAway) as first:
+                store.ask(CountJobs())
         proxy.heal()
         beside.call(b"PING")
         store.server.give(beside)

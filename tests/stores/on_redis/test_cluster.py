@@ -71,15 +71,16 @@ def test_a_worker_is_woken_from_every_node(cluster):
         notifier.close()
 
 
-def test_a_slot_that_moves_takes_its_store_along(cluster):
-    url, hasty = (cluster.url(prefix="moves", **options) for options in ({}, {"timeout": "500ms"}))
-    with JobQueue(url) as queue, JobQueue(hasty) as asking:
+def test_a_slot_that_moves_takes_its_store_along(cluster, monkeypatch):
+    url = cluster.url(prefix="moves")
+    with JobQueue(url) as queue, JobQueue(url) as asking:
+        monkeypatch.setattr(asking.store, "_limit", 0.5)  # for which a put is sent again
         ids = queue.put_many([queue.job("t", b"", key=f"k{number}") for number in range(600)])
         [prefix] = prefixes(queue.store)
         before = cluster.master(prefix)
         to = next(node for node in cluster.nodes if node is not before)
         with cluster.moving(prefix, to):
-            for attempt in (lambda: asking.put("t", b""), asking.topics.counts, lambda: open(hasty)):
+            for attempt in (lambda: asking.put("t", b""), asking.topics.counts, lambda: open(url)):
                 with pytest.raises(StoreAway, match="moving"):
                     attempt()
         assert cluster.master(prefix) is to
