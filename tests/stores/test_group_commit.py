@@ -115,18 +115,21 @@ def test_many_threads_all_get_their_own_outcome(pool):
     assert wrong == []
 
 
-def test_callers_who_come_back_share_each_commit(pool):
-    commits = []
+def test_callers_who_come_back_share_each_commit(pool, monkeypatch):
+    monkeypatch.setattr("pywheel.stores.group_commit._LONGEST", 60)  # they may come back slowly
+    commits, together = [], threading.Barrier(4)
 
     def transact(ops, until, commit):
         commits.append(len(ops))
         threading.Event().wait(0.01)
         return ops
 
-    leader = GroupCommit(transact, lambda error: False, 60, gather=0.5)
-    assert list(pool.map(lambda number: [leader.apply([number]) for _ in range(20)], range(4))) == [
-        [[number]] * 20 for number in range(4)
-    ]
+    def come_again(number):
+        together.wait(60)
+        return [leader.apply([number]) for _ in range(20)]
+
+    leader = GroupCommit(transact, lambda error: False, 60, gather=100)
+    assert list(pool.map(come_again, range(4))) == [[[number]] * 20 for number in range(4)]
     assert sum(commits) == 80
     assert len(commits) <= 30  # 40 if the first who comes back went alone each time
 

@@ -22,6 +22,11 @@ from tests.stores.calls import listening, settle
 from tests.stores.network import Proxy
 from tests.stores.notifying import child
 
+NEVER_SILENT = """
+from pywheel.stores import presence
+from pywheel.stores.sqlite import page
+presence.SILENT, page.SILENT = 3_600, 3_600_000
+"""
 WORKER = """
 import sys
 from pywheel.stores import open
@@ -108,8 +113,11 @@ def said(process, count):
 
 
 @pytest.mark.stress
-def test_each_process_is_told_of_the_jobs_in_its_own_shards(store, shared_url):
-    with child("-c", WORKER, shared_url) as one, child("-c", WORKER, shared_url) as other:
+def test_each_process_is_told_of_the_jobs_in_its_own_shards(store, shared_url, monkeypatch):
+    monkeypatch.setattr("pywheel.stores.presence.SILENT", 3_600)
+    monkeypatch.setattr("pywheel.stores.sqlite.page.SILENT", 3_600_000)
+    worker = NEVER_SILENT + WORKER  # a slow one would lose its shards
+    with child("-c", worker, shared_url) as one, child("-c", worker, shared_url) as other:
         names = name_of(one), name_of(other)
         until(lambda: {member.worker for member in store.ask(ListWorkers())} == {*names})
         ids = [*put(store, 2 * SHARDS), *(id for _ in range(5) for id in put(store))]
@@ -221,7 +229,7 @@ def test_a_worker_of_a_program_with_thousands_of_open_files_is_woken(store, shar
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(sql_server):
+def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(sql_server, monkeypatch):
     """A child that was forked ends without any further word."""
     url = sql_server.url()
     with open(url) as store, open(url) as other:
@@ -236,6 +244,7 @@ def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(sql_se
             sent.append(hints)
 
         ringer._send = slowly
+        monkeypatch.setattr(other._presence, "flush", lambda: ringer.flush(LIMIT))  # not for a second alone
         [id] = put(other)
         mine.close()
         assert any(id in (ids or ()) for hints in sent for ids in hints.values())
