@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from tests.jobs.waiting import until
@@ -111,6 +112,22 @@ class PostgresPair(Pair):
         until(lambda: self.primary.run("SELECT 1 FROM pg_stat_replication"))
         if self.synchronous:
             self.primary.alter("synchronous_standby_names", "*")
+            self._see_a_commit_wait()
+
+    def _see_a_commit_wait(self):
+        """Return once commits wait: they do when the checkpointer has read the setting, which no view shows."""
+
+        def waits():
+            commit = threads.submit(self.primary.run, "SELECT pg_logical_emit_message(true, 'tests', '')")
+            until(lambda: commit.done() or self.waiting())
+            return not commit.done()
+
+        with ThreadPoolExecutor(1) as threads:
+            self.hold()
+            try:
+                until(waits)
+            finally:
+                self._replication.heal()
 
     def url(self, **options):
         places = [(str(server.folder), str(server.port)) for server in (self.primary, self.replica)]
