@@ -26,13 +26,6 @@ def renew_after_fork(renewed: Renewed) -> None:
     _renewed[id(renewed)] = renewed
 
 
-def leave_alone(thing: object) -> None:
-    """Keep an object of the parent from ever being closed in a forked child, even when the interpreter exits."""
-    import ctypes  # takes long to load
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
 def renew_all(renewed: Iterable[Renewed]) -> None:
     """Call `_after_fork` of each object, and then raise the last error of any."""
     failed: BaseException | None = None

@@ -350,6 +350,19 @@ def test_with_a_file_that_was_opened_before(tmp_path, name):
     assert runs_well(ON_A_FILE[name], f"sqlite:///{tmp_path}/jobs.db")
 
 
+def test_a_child_imports_nothing_to_leave_alone_what_is_its_parents():
+    """It would wait for ever for a thread of the parent that was importing the same."""
+    program = """
+import sys
+from pywheel.stores.relational import connections
+
+loaded = set(sys.modules)
+connections.leave_alone(object())
+print(set(sys.modules) - loaded)
+"""
+    assert run_well("-c", program) == "set()\n"
+
+
 def test_a_child_has_a_whole_copy_of_its_own_of_a_store_in_memory_whatever_threads_were_doing():
     assert runs_well(IN_MEMORY, "memory:")
 

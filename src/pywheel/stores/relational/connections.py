@@ -10,8 +10,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..._errors import StoreBusy, StoreClosed
-from ..._forks import leave_alone
 from ..contract import CLOSED
+from ..left_alone import leave_alone
 
 __all__ = ["Connections"]
 

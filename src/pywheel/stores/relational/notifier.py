@@ -12,9 +12,9 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreAway, StoreError, StoreReadOnly
-from ..._forks import leave_alone
 from ...jobs.job import Due, slice_of
 from ..checks import FURTHEST
+from ..left_alone import leave_alone
 from ..notifier import Hints
 from ..ownership import owners
 from ..presence import ServerNotifier

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar, Final, TypeVar
 
 from ..._errors import PywheelError, StoreAway, StoreBusy, StoreClosed, StoreError, StoreReadOnly
-from ..._forks import leave_alone, renew_after_fork
+from ..._forks import renew_after_fork
 from ...clock import Clock
 from ...jobs.commands import Cancel, Command, Edit, Expire, Put
 from ...jobs.job import Job, State
@@ -23,6 +23,7 @@ from ...jobs.queries import GetJob
 from ..address import Address, flag, identifier, seconds
 from ..checks import sound
 from ..contract import CLOSED, Durability, Locked, pauses
+from ..left_alone import leave_alone
 from ..notifier import Member, Notifier, workers
 from ..server import Outage, ServerClock
 from ..sql import read

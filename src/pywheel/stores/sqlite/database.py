@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ..._errors import BadJob, StoreClosed, StoreError, StoreReplaced
-from ..._forks import leave_alone
 from ..contract import CLOSED
+from ..left_alone import leave_alone
 from .checkpoints import Checkpoints
 from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, refuse_unusable, translated, upgrade
 from .page import Page
