@@ -2,7 +2,9 @@
 
 import os
 import stat
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -33,18 +35,27 @@ def test_files_beside_it_have_the_databases_mode_whatever_the_umask(path, mode, 
     }
 
 
+@pytest.fixture
+def public():
+    """The path of a database that all users may get to. (Each run of pytest shuts the folder of all its runs.)"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "public" / "jobs.db"
+        path.parent.mkdir()
+        let_in(path.parent)
+        yield path
+
+
 @pytest.mark.stress
 @as_root
-def test_a_file_that_root_opened_first_is_still_its_owners(path):
-    path.parent.chmod(0o777)
-    let_in(path.parent.parent)
-    path.touch()
-    os.chown(path, 12_345, 12_346)
-    with reopened(path) as store:
+def test_a_file_that_root_opened_first_is_still_its_owners(public):
+    public.parent.chmod(0o777)
+    public.touch()
+    os.chown(public, 12_345, 12_346)
+    with reopened(public) as store:
         put(store)
-        owners = {(file.stat().st_uid, file.stat().st_gid) for file in path.parent.iterdir()}
+        owners = {(file.stat().st_uid, file.stat().st_gid) for file in public.parent.iterdir()}
         assert owners == {(12_345, 12_346)}
-        with process(path) as service:
+        with process(public) as service:
             service.become(12_345, 12_346, 0o022)
             assert service.open() is None
             assert service.put() == 2
@@ -53,14 +64,13 @@ def test_a_file_that_root_opened_first_is_still_its_owners(path):
 
 @pytest.mark.stress
 @as_root
-def test_users_of_one_group_share_a_database_whatever_their_umask(path):
-    os.chown(path.parent, -1, 12_346)
-    path.parent.chmod(0o2777)
-    let_in(path.parent.parent)
-    path.touch()
-    os.chown(path, 12_345, 12_346)
-    path.chmod(0o660)
-    with process(path) as one, process(path) as two:
+def test_users_of_one_group_share_a_database_whatever_their_umask(public):
+    os.chown(public.parent, -1, 12_346)
+    public.parent.chmod(0o2777)
+    public.touch()
+    os.chown(public, 12_345, 12_346)
+    public.chmod(0o660)
+    with process(public) as one, process(public) as two:
         one.become(12_347, 12_346, 0o022)
         two.become(12_348, 12_346, 0o077)
         assert one.open() is None
@@ -72,20 +82,19 @@ def test_users_of_one_group_share_a_database_whatever_their_umask(path):
 @pytest.mark.stress
 @as_root
 @pytest.mark.parametrize("opened_before", [True, False])
-def test_a_moment_without_permission_locks_its_owner_out_for_that_moment_only(path, opened_before):
-    os.chown(path.parent, 12_345, 12_346)
-    let_in(path.parent.parent)
-    with process(path) as owner:
+def test_a_moment_without_permission_locks_its_owner_out_for_that_moment_only(public, opened_before):
+    os.chown(public.parent, 12_345, 12_346)
+    with process(public) as owner:
         owner.become(12_345, 12_346, 0o022)
         assert owner.open() is None
         assert owner.put() == 1
         if not opened_before:
             owner.close()
-        with process(path) as refused:
+        with process(public) as refused:
             refused.become(12_345, 12_346, 0o022)
-            path.chmod(0o444)
+            public.chmod(0o444)
             assert refused.open()["error"] == "StoreReadOnly"
-            path.chmod(0o644)
+            public.chmod(0o644)
             assert refused.open() is None
             assert refused.put() == 2
 
