@@ -1430,13 +1430,8 @@ export interface components {
         };
         /** @description How long the lease lasts from now. */
         Touch: {
-            /**
-             * @description Seconds, or text: a number and a unit, one or more times. Default: 60.
-             * @example 30m
-             * @example 90
-             * @example 1h 30m
-             */
-            ttr?: number | string;
+            /** @description A span such as 2m; without it the job's own ttr, or else 60 s. */
+            ttr?: number | string | null;
         };
         /** @description All workers, by id. */
         Workers: {

@@ -175,6 +175,16 @@ def test_a_loop_of_ones_own_reserves_and_settles(queue, clock):
     assert [attempt.error for attempt in queue.jobs.history(second)] == ["late"]
 
 
+def test_a_touch_without_a_ttr_never_makes_a_jobs_own_lease_shorter(queue, clock):
+    queue.put("t", ttr="1h")
+    [job] = queue.reserve("t")
+    clock.advance(600)
+    assert queue.touch(job) is True
+    clock.advance(3_599)
+    assert queue.reserve("t") == []
+    assert queue.ack(job) is True
+
+
 def test_a_job_that_a_loop_of_ones_own_lost_waits_as_its_retry_policy_says(queue, clock):
     ids = [queue.put("t", key="without"), queue.put("u", key="with")]
     queue.reserve("t", ttr="1s")

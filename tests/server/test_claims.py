@@ -124,6 +124,15 @@ def test_a_touched_job_has_a_longer_lease_and_a_released_one_is_due_at_once_unsp
     assert api.reserve()[0]["attempt"] == 1
 
 
+@pytest.mark.parametrize("wish", [{}, {"json": {}}, {"json": {"ttr": None}}])
+def test_a_touch_without_a_ttr_gives_the_jobs_own_lease(api, clock, wish):
+    api.put(ttr="1h")
+    [job] = api.reserve()
+    clock.advance(600)
+    assert api.settle(job, "touch", **wish).status_code == 204
+    assert api.queue.get(int(job["id"])).lease_until == clock.wall() + 3_600_000
+
+
 @pytest.mark.parametrize("how", ["ack", "nack", "bury", "touch", "release"])
 def test_a_claim_that_is_over_cannot_be_settled(api, clock, how):
     api.put()

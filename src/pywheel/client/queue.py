@@ -255,9 +255,12 @@ class JobQueue(_Queue, Applies):
         """Give a claim back without spending an attempt; return whether it held. The job is due as before."""
         return self._apply(Release(*claims.receipt(job)))
 
-    def touch(self, job: Job, ttr: Duration = 60) -> bool:
-        """Let a claim's lease end `ttr` from now, more than 0; return whether it held. After False nothing changed."""
-        return self._apply(Touch(*claims.receipt(job), duration(ttr, "ttr", 1)))
+    def touch(self, job: Job, ttr: Duration | None = None) -> bool:
+        """Let a claim's lease end `ttr` from now, more than 0; return whether it held. After False nothing changed.
+
+        Without `ttr`, the job's own counts, or else 60 s. Give the ttr of `reserve` again if that was longer.
+        """
+        return self._apply(Touch(*claims.receipt(job), None if ttr is None else duration(ttr, "ttr", 1)))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 

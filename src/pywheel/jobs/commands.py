@@ -24,6 +24,7 @@ __all__ = [
     "NONCES_KEPT",
     "NOTES_FORGOTTEN",
     "RESULT_MOST",
+    "TOUCHED",
     "Ack",
     "Announce",
     "Begin",
@@ -64,6 +65,8 @@ NOTES_FORGOTTEN: Final = 10
 """The most expired notes that keeping a note with a ttl deletes: more than it adds, for the same reason."""
 RESULT_MOST: Final = 65_536
 """The longest result of a job, in bytes, as its handler gave it."""
+TOUCHED: Final = 60_000
+"""The lease in ms that a touch without a ttr gives a job without its own."""
 
 
 class ClaimPolicy(NamedTuple):
@@ -392,11 +395,14 @@ class Release(Command[bool]):
 
 @dataclass(slots=True)
 class Touch(Command[bool]):
-    """Let a claim's lease end at now + ttr. Outcome: whether this very claim held it."""
+    """Let a claim's lease end at now + ttr. Outcome: whether this very claim held it.
+
+    Without a `ttr`, the job's own counts, or else TOUCHED.
+    """
 
     id: int
     claims: int
-    ttr: int
+    ttr: int | None = None
 
 
 class Expired(NamedTuple):

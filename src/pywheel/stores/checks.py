@@ -381,9 +381,15 @@ def _nack(command: c.Nack) -> None:
         _str(command.error, "error")
 
 
-def _leased(command: c.Begin | c.Touch) -> None:
+def _begun(command: c.Begin) -> None:
     _receipt(command.id, command.claims)
     integer(command.ttr, "ttr")
+
+
+def _touched(command: c.Touch) -> None:
+    _receipt(command.id, command.claims)
+    if command.ttr is not None:
+        integer(command.ttr, "ttr")
 
 
 _edited: Final = _fields(
@@ -432,11 +438,11 @@ _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     ),
     c.Reserve: _reserve,
     c.Claim: _claim,
-    c.Begin: _leased,
+    c.Begin: _begun,
     c.Ack: _ack,
     c.Nack: _nack,
     c.Release: _released,
-    c.Touch: _leased,
+    c.Touch: _touched,
     c.Expire: lambda command: integer(command.limit, "limit"),
     c.Announce: _announce,
 }

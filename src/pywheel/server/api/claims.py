@@ -241,7 +241,8 @@ async def bury(call: Call) -> Response:
 
 async def touch(call: Call) -> Response:
     """Extend the lease of a claim."""
-    ttr = 60_000 if call.wish is None else checked("ttr", duration, call.wish.ttr, "ttr", 1)
+    given = None if call.wish is None else call.wish.ttr
+    ttr = None if given is None else checked("ttr", duration, given, "ttr", 1)
     id, claims = await _claim_of(call)
     return _held(await call.queue.calls.aapply(commands.Touch(id, claims, ttr)))
 

@@ -445,7 +445,7 @@ class NackAnswer(Struct):
 class Touch(In):
     """How long the lease lasts from now."""
 
-    ttr: Span = 60.0
+    ttr: Annotated[Delay, says("A span such as 2m; without it the job's own ttr, or else 60 s.")] = None
 
 
 # ---- problems -------------------------------------------------------------------------------------------------------

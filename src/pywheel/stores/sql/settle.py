@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ...jobs.commands import NOTES_FORGOTTEN, Ack, Begin, Expire, Expired, Nack, Release, Touch
+from ...jobs.commands import NOTES_FORGOTTEN, TOUCHED, Ack, Begin, Expire, Expired, Nack, Release, Touch
 from ...jobs.job import State
 from ..checks import IDS, clamped, storable
 from ..contract import DEATHS_KEPT, word_of_death
@@ -34,7 +34,8 @@ _THEIR_LAPSED: Final = f"+{_LAPSED}"
 _SPENT: Final = "j.backoff IS NULL"
 _RECEIPTS: Final = "{w: id, claims}"
 _TOPIC: Final = {"id": "j.id", "topic": "j.topic"}
-_UNTIL: Final = "CASE WHEN w.begun = 1 AND j.next > {now} + w.ttr THEN j.next ELSE {now} + w.ttr END"
+_TTR: Final = f"coalesce(w.ttr, nullif(j.ttr, 0), {TOUCHED})"
+_UNTIL: Final = f"CASE WHEN w.begun = 1 AND j.next > {{now}} + w.ttr THEN j.next ELSE {{now}} + {_TTR} END"
 _PROLONG: Final = f"UPDATE job SET next = {_UNTIL}, begun = CASE WHEN w.begun = 1 THEN 1 ELSE j.begun END"
 _ENDS: Final = {"id": "j.id", "next": _UNTIL}
 
@@ -87,7 +88,7 @@ class _Kinds:
         self.results: dict[int, bytes] = {}  # written once their jobs are finished
         self.nacks: list[tuple[int, int, int | None, str | None]] = []
         self.releases: list[tuple[int, int]] = []
-        self.leases: list[tuple[int, int, int, int]] = []
+        self.leases: list[tuple[int, int, int | None, int]] = []
         for command in commands:
             kind, id, claims = type(command), command.id, command.claims
             if id not in IDS or claims not in IDS:

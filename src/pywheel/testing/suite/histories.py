@@ -201,7 +201,7 @@ class Pair:
                 (c.Ack, (random.choice((None, None, b"r1", b"")),)),
                 (c.Nack, (random.choice((None, 0, 15)), random.choice((None, "e1", "e2")))),
                 (c.Release, ()),
-                (c.Touch, (25,)),
+                (c.Touch, (random.choice((25, 25, 25, None)),)),
                 (c.Begin, (35,)),
             ]
         )

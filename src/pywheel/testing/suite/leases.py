@@ -143,6 +143,13 @@ class LeaseTests(StoreTests):
         assert [self.apply(c.Expire(2)).ended for _ in range(4)] == [2, 2, 1, 0]
         assert len(self.waiting()) == 5
 
+    def test_a_touch_without_a_ttr_gives_the_lease_of_the_jobs_own_ttr(self) -> None:
+        own, none = self.put(ttr=90_000), self.put()
+        self.reserve(limit=2)
+        self.pass_time(500)
+        assert self.store.apply([c.Touch(own, 1), c.Touch(none, 1)]) == [True, True]
+        assert [self.job(id).lease_until for id in (own, none)] == [NOW + 500 + ttr for ttr in (90_000, c.TOUCHED)]
+
     def test_expire_says_when_the_next_lease_ends(self) -> None:
         assert self.apply(c.Expire(10)) == c.Expired(0, None)
         first, second = self.put(ttr=300), self.put(ttr=500)

@@ -340,7 +340,8 @@ class Model:
         held = self._held(command)
         if held is not None:
             one, run = held
-            begins, lease = isinstance(command, c.Begin), now + command.ttr
+            ttr = (one.job.ttr or c.TOUCHED) if command.ttr is None else command.ttr
+            begins, lease = isinstance(command, c.Begin), now + ttr
             one.run = run._replace(begun=run.begun or begins, lease=max(lease, run.lease) if begins else lease)
             one.job = one.job._replace(lease_until=one.run.lease)
         return held is not None

@@ -174,11 +174,18 @@ function commands.nack(ends)
     end, -1)
 end
 
+-- Returns the lease that a touch without a ttr gives: as long as the job's own ttr, or else a minute.
+local function own_ttr(b)
+    local ttr = read_job(call('HGET', chunk(':j:', b), b)).ttr
+    return ttr and ttr ~= 0 and ttr or 60000
+end
+
 -- Give claims new leases. `begin` keeps a lease that is longer.
 for name, begins in pairs({touch = 0, begin = 1}) do
     commands[name] = function(ttrs)
         return with_receipts(function(b, state, place)
-            state[LEASE] = max(now + ttrs[place], begins * state[LEASE])
+            local ttr = ttrs[place] ~= cjson.null and ttrs[place] or own_ttr(b)
+            state[LEASE] = max(now + ttr, begins * state[LEASE])
             state[BEGUN] = max(state[BEGUN], begins)
             lease_until(b, state)
             keep(b, state)
