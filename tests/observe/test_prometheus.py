@@ -79,8 +79,15 @@ def test_what_a_worker_has_not_seen_yet_is_told_as_nothing(metrics):
     """A counter that begins with 1 is not an increase: an alert would miss the first dead job."""
     metrics(e.JobsClaimed("t", 2))
     found = samples(metrics)
-    for name in ("jobs_done", "jobs_retried", "jobs_dead", "leases_lost"):
+    for name in ("jobs_done", "jobs_retried", "jobs_dead", "jobs_stuck", "leases_lost"):
         assert found[f"pywheel_{name}_total", "t"] == 0
+
+
+@pytest.mark.parametrize("event", [e.JobsPut("t", 2), e.JobsSpooled("t", 2)])
+def test_what_a_producer_has_not_seen_yet_is_told_as_nothing(metrics, event):
+    metrics(event)
+    found = samples(metrics)
+    assert found["pywheel_jobs_refused_total", "t"] == found["pywheel_jobs_forwarded_total", "t"] == 0
 
 
 def test_buckets_begin_at_a_millisecond_and_contain_their_edge(metrics):

@@ -43,7 +43,13 @@ COUNTERS: Final = {
     "forwarded": ("pywheel_jobs_forwarded", "Jobs forwarded from the spool to the store."),
     "refused": ("pywheel_jobs_refused", "Jobs of the spool that the store refused."),
 }
-_OF_WORKERS: Final = ("done", "retried", "dead", "lease_lost")
+_OF_SPOOL: Final = ("forwarded", "refused")
+_FROM_ZERO: Final = {
+    "claimed": ("done", "retried", "dead", "lease_lost", "stuck"),
+    "put": _OF_SPOOL,
+    "spooled": _OF_SPOOL,
+}
+"""The counters that start at 0 with another one of their topic, or the first one would be no increase."""
 _ALONE: Final = {
     "store_error": ("pywheel_store_errors", "Times that the store could not do what it was asked."),
     "clock_step": ("pywheel_clock_steps", "Steps of the store's wall clock."),
@@ -111,8 +117,9 @@ class PrometheusMetrics(Tally):
             counts = _by_word(self.counters.items())
             gauges = _by_word(self._gauges.items())
             histograms = _by_word((key, histogram.cumulated()) for key, histogram in self._histograms.items())
-        for word in _OF_WORKERS:  # start at 0, or the first one would be no increase
-            counts[word] += [(topic, 0) for topic, _ in counts["claimed"]]
+        for first, words in _FROM_ZERO.items():
+            for word in words:
+                counts[word] += [(topic, 0) for topic, _ in counts[first]]
         families: list[Any] = []
         for word, (name, text) in COUNTERS.items():
             families.append(counter(name, text, labels=["topic"]))
