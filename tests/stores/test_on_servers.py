@@ -1,7 +1,9 @@
 """Facts of every store on a server: bad input, threads, exits, clocks. One body for all of them."""
 
+import gc
 import itertools
 import time
+import weakref
 from functools import partial
 from urllib.parse import quote
 
@@ -51,6 +53,15 @@ def test_thirty_two_threads_that_put_get_an_id_each(store):
 
     assert len({id for ids in in_threads(*[work] * 32) for id in ids}) == 320
     assert sum(count.delayed for count in store.ask(CountJobs()).values()) == 320
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # psycopg warns of open connections
+def test_a_store_that_nobody_closed_is_freed(url):
+    queue = JobQueue(url)
+    queue.put("t")
+    dropped = weakref.ref(queue.store)
+    del queue
+    until(lambda: gc.collect() >= 0 and dropped() is None)  # not once: a thread tells of the put
 
 
 LEAVE = """

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 from queue import SimpleQueue
 
 import pytest
@@ -82,6 +83,18 @@ def test_an_unforeseen_error_is_logged_and_later_hints_go_all_the_same(caplog):
     assert sent.get(timeout=LIMIT) == {"w": {2, 3}}
     ringer.close()
     assert "IndexError" in caplog.text
+
+
+def test_a_ringer_that_nobody_closed_is_freed_and_its_thread_ends_once_all_is_told():
+    sent = SimpleQueue()
+    ringer = Ringer(sent.put, hinted)
+    ringer.later([(1, 1, 0)], 0)
+    thread, dropped = ringer._thread, weakref.ref(ringer)
+    del ringer
+    assert sent.get(timeout=LIMIT) == {"w": {1}}
+    thread.join(LIMIT)
+    assert not thread.is_alive()
+    assert dropped() is None
 
 
 @pytest.mark.stress

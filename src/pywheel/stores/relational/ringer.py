@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ class Ringer:
     """Gathers hints while it sends others. Its thread starts with the first hint. Hints that fail are dropped.
 
     `send` sends hints. `whom` returns the hints for jobs, and may run a query.
+
+    A thread without work holds only the bell, so that a store which nobody closes can be freed.
     """
 
     def __init__(self, send: Callable[[Hints], None], whom: Callable[[Jobs], Hints]) -> None:
@@ -37,8 +40,9 @@ class Ringer:
         self._whom = whom
         # The time by which to send, the hints, the jobs, and the events of those who wait for that.
         self._told: deque[tuple[float, Hints, Jobs, list[threading.Event]]] = deque()
-        self._bell: SimpleQueue[None] = SimpleQueue()
-        self._sleeps_until = 0.0  # a caller with an earlier time rings the bell
+        self._bell: SimpleQueue[Ringer | None] = SimpleQueue()  # None ends the thread
+        weakref.finalize(self, self._bell.put, None).atexit = False  # a program sends its last hints at exit
+        self._sleeps_until = _NEVER  # a caller with an earlier time rings the bell
         self._looked = 0.0
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()  # a signal handler may put, or close the store, while the thread starts
@@ -63,14 +67,14 @@ class Ringer:
     def _put(self, by: float, hints: Hints, jobs: Jobs, *sent: threading.Event) -> None:
         self._told.append((by, hints, jobs, [*sent]))
         if by < self._sleeps_until:
-            self._bell.put(None)
+            self._bell.put(self)
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
                     self._start()
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="pywheel-ringer", daemon=True)
+        self._thread = threading.Thread(target=_run, args=(self._bell,), name="pywheel-ringer", daemon=True)
         try:
             self._thread.start()
         except RuntimeError:  # the system has none now: the next hint tries again
@@ -79,7 +83,8 @@ class Ringer:
             self._thread = None
             raise
 
-    def _run(self) -> None:
+    def _turn(self) -> bool:
+        """Send hints until none are left; return whether more may come."""
         while True:
             by, hints, sent = _NEVER, Hints(), list[threading.Event]()
             jobs: list[tuple[int, int, int]] = []
@@ -93,13 +98,13 @@ class Ringer:
                     jobs += some
                     sent += waits
                 self._sleeps_until = by
+                if by == _NEVER:
+                    return not closed
                 left = by - time.monotonic()
                 if closed or left <= 0:
                     break
                 with suppress(Empty):
-                    self._bell.get(timeout=None if left == _NEVER else left)
-            if by == _NEVER:
-                return
+                    self._bell.get(timeout=left)
             self._sleeps_until = 0  # the loop finds what is added from here on before it sleeps again
             self._ring(hints, jobs)
             for event in sent:
@@ -120,10 +125,18 @@ class Ringer:
     def close(self) -> None:
         """End the thread, once it has sent what waits."""
         self._closed = True
-        self._bell.put(None)
+        self._bell.put(self)
         thread = self._thread
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(1.0)
+
+
+def _run(bell: SimpleQueue[Ringer | None]) -> None:
+    while True:
+        ringer = bell.get()
+        if ringer is None or not ringer._turn():
+            return
+        del ringer
 
 
 def _merge(hints: Hints, more: Hints) -> None:
