@@ -151,6 +151,16 @@ def test_a_body_that_is_no_json_is_dead(queue, close):
 # ---- options --------------------------------------------------------------------------------------------------------
 
 
+def test_the_attempts_of_a_task_hold_for_jobs_that_others_put_to_its_topic_unless_a_job_has_its_own(queue):
+    @queue.task("charge", max_attempts=1)
+    def charge() -> None:
+        raise ValueError("no")
+
+    ids = [queue.put("charge", {}), queue.put("charge", {}, max_attempts=2)]
+    run_due(queue)
+    assert [queue.get(id).state for id in ids] == [State.DEAD, State.DELAYED]
+
+
 def test_options_stand_before_the_arguments(queue, clock):
     now = clock.wall()
     at = datetime.datetime.fromtimestamp(now / 1000 + 9, datetime.UTC)

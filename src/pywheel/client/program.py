@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
@@ -213,6 +214,8 @@ class Program:
             handler = task_handler(function, signature, encodes=bool(handled.get("results")))
             task = kind(self.calls, handler, signature, key, options)
             self.handler(named, **handled)(handler)
+            most = options.get("max_attempts")  # also of jobs that other programs put
+            self.handlers[named] = replace(self.handlers[named], max_attempts=most)
             return task
 
         return register

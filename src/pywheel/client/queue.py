@@ -92,7 +92,7 @@ class JobQueue(_Queue, Applies):
             topic: the topic of its jobs; default: the function's module and name.
             key: the key of each job: a function of the task's arguments that returns it, or one key for all jobs.
             options: those of `handler`, and of `put` for each of its jobs, such as `delay`, `replace`, `max_attempts`.
-                A `ttr` is the handler's.
+                A `ttr` is the handler's. `max_attempts` also holds for the jobs that others put to the topic.
 
         Raises:
             BadJob, BadOption: the topic has a handler, or an argument makes no sense, such as a function with

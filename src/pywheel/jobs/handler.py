@@ -143,6 +143,7 @@ class Handler:
     isolate: bool = False  # whether each job runs in a process that is killed at its ttr
     results: bool = False  # whether its results are kept
     limits: Limits | None = None  # how many jobs may run and begin in the whole store
+    max_attempts: int | None = None  # in place of the policy's number, from @queue.task
 
     def __post_init__(self) -> None:
         whole(self.concurrency, "concurrency", MOST_AT_ONCE, error=BadOption)
@@ -166,7 +167,7 @@ class Handler:
     def policy(self) -> ClaimPolicy:
         """The policy by which its jobs are claimed."""
         delays, jitter = after_losses(self.retry)
-        return ClaimPolicy(self.ttr, self.retry.max_attempts, delays, jitter, limits=self.limits)
+        return ClaimPolicy(self.ttr, self.max_attempts or self.retry.max_attempts, delays, jitter, limits=self.limits)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
