@@ -95,6 +95,13 @@ def test_a_relative_address_is_the_absolute_one_that_is_shown(says, fails, tmp_p
     assert says("info")["path"] == str(folder / "jobs.db")
 
 
+def test_a_newline_at_the_end_of_the_variable_is_no_part_of_the_address(says, url, tmp_path, monkeypatch):
+    """A secret that `echo` has made ends with one."""
+    monkeypatch.setenv("PYWHEEL_STORE", f"{url}\n")
+    says("put", "t")
+    assert says("info")["path"] == f"{tmp_path}/jobs.db"
+
+
 @pytest.mark.parametrize("url", ["sqlite:////abs/x.db", "memory:", "sqlite:///", "redis://host/0", "", "sqlite://x"])
 def test_what_is_absolute_or_no_file_stays(url):
     assert absolute(url) == url

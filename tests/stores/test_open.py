@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pywheel import NotAStore, StoreError, StoreReadOnly
+from pywheel import BadAddress, NotAStore, StoreError, StoreReadOnly
 from pywheel.cli.options import absolute
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
@@ -44,6 +44,15 @@ def test_a_wrong_address_is_refused_with_what_is_right_and_nothing_is_made(tmp_p
     monkeypatch.chdir(tmp_path)
     with pytest.raises(NotAStore, match=said):
         open(url.format(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["sqlite:///a.db\n", "sqlite:///a\tb.db", "memory:\n", "postgresql://u:s3cret@h/d\r\n"])
+def test_an_address_with_a_control_character_is_refused_and_nothing_is_made(tmp_path, monkeypatch, url):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadAddress, match=r"has a control character.*%0A") as refused:
+        open(url)
+    assert "s3cret" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
 
 

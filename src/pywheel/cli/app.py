@@ -42,6 +42,7 @@ option, an address or a file; 3 the store is not there or cannot do it, or the o
 130 interrupted.
 """
 
+_ADDRESSES: Final = {"PYWHEEL_STORE", "PYWHEEL_SPOOL", "PYWHEEL_BROKER"}
 _WHERE: Final = {
     "One job": "job.put job.show job.cancel job.reschedule job.edit job.retry job.delete job.history",
     "Many jobs": "bulk.list_ bulk.counts bulk.cancel_many bulk.retry_many bulk.delete_many bulk.purge",
@@ -111,6 +112,8 @@ def application(called: str = "") -> Group:
 def run() -> int:
     """Run the command line; return the exit code."""
     sound_streams()
+    for name in _ADDRESSES & os.environ.keys():  # a secret that `echo` has made ends with a newline
+        os.environ[name] = os.environ[name].strip()
     try:
         try:
             return _called()

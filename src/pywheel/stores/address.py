@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from .._errors import BadAddress, BadJob, NotAStore
 from ..jobs.durations import signed_ms
 
-__all__ = ["Address", "Host", "file", "flag", "hidden", "identifier", "seconds"]
+__all__ = ["Address", "Host", "file", "flag", "hidden", "identifier", "refuse_control_characters", "seconds"]
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE | re.ASCII)
 _HOST: Final = re.compile(r"(?P<name>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?", re.ASCII)
@@ -24,6 +24,7 @@ _CREDENTIALS: Final = re.compile(r":(?!//).*@", re.DOTALL)
 _SECRET_OPTION: Final = re.compile(
     r"(?<=[?&])([^=&?]*(?:pass(?:word|wd|phrase)?|(?:secret|token)[^=&]*))=[^&#\s]*", re.IGNORECASE
 )
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _FILE: Final = "password_file"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 _IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_]{0,39}", re.ASCII)
@@ -58,6 +59,7 @@ class Address:
     def __init__(self, url: str) -> None:
         """Parse an address. BadAddress, with the part that is wrong, if it is none."""
         self.url = url
+        refuse_control_characters(url)
         scheme, mark, rest = url.partition("://")
         if not mark or not _SCHEME.fullmatch(scheme):
             raise BadAddress(f"{hidden(url)!r} is not an address of a server: write scheme://user@host:port/name")
@@ -146,6 +148,12 @@ class Address:
 def hidden(text: str) -> str:
     """Return an address, valid or not, with possible passwords replaced."""
     return _SECRET_OPTION.sub(r"\1=***", _CREDENTIALS.sub(":***@", text))
+
+
+def refuse_control_characters(url: str) -> None:
+    """Refuse an address that may lead to another place than the one that was meant. BadAddress."""
+    if _CONTROL.search(url):
+        raise BadAddress(f"{hidden(url)!r} has a control character, such as a newline at its end; a path has it as %0A")
 
 
 def _host(text: str, url: str) -> Host:

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from .._errors import BadAddress, NotAStore
 from ..clock import Clock
-from .address import Address, hidden
+from .address import Address, hidden, refuse_control_characters
 from .contract import Store
 
 __all__ = ["GROUP", "migration", "open", "working_directory"]
@@ -133,6 +133,7 @@ def _refuse_missing(path: str) -> None:
 
 def _refuse_options(url: str, rest: str) -> None:
     """Refuse options after a ? or #: these stores have none, and a name with them in it would be cut off."""
+    refuse_control_characters(url)
     before, mark, after = rest.partition("?")
     if "#" in before:
         raise BadAddress(f"{hidden(url)!r}: in an address write # as %23")
