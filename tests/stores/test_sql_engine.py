@@ -15,7 +15,9 @@ from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, GetPage, ListEnded, ListJobs
 from pywheel.stores import open
 from pywheel.stores.sql import lists
+from pywheel.stores.sql.statement import drive
 from pywheel.stores.sqlite import dialect
+from pywheel.stores.sqlite.dialect import Carrier
 from tests.stores.calls import listening, put_many
 from tests.stores.files import NOW, TERMS, connection_of, put, traced
 
@@ -159,6 +161,46 @@ def test_a_list_goes_on_behind_what_one_scan_looks_at(store, monkeypatch):
         seen += [job.id for job in page.jobs]
         after = page.next
     assert seen == ids
+
+
+def rows_read(store, query):
+    """Return the rows that all statements for a query return together."""
+    carrier, rows = Carrier(connection_of(store), NOW), 0
+
+    def send(batch):
+        nonlocal rows
+        answers = carrier.send(batch)
+        rows += sum(map(len, answers))
+        return answers
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_read_steps", lambda begin: drive(send, begin()))
+        store.ask(query)
+    return rows
+
+
+@pytest.mark.parametrize("filter", [Filter(error="nothing"), Filter(due_from=NOW + 1), Filter("t", error="nothing")])
+def test_a_list_in_which_no_job_matches_reads_each_job_a_few_times(store, monkeypatch, filter):
+    monkeypatch.setattr(lists, "_FEW", 0)
+    count = 12_000
+    put_many(store, count, due=NOW)
+    assert rows_read(store, ListJobs(filter, 0, 100)) < 6 * count
+    pages, rows, after = 0, 0, ""
+    while after is not None:
+        query = GetPage(filter, after, 100)
+        rows += rows_read(store, query)
+        after, pages = store.ask(query).next, pages + 1
+    assert rows < 6 * count
+    assert pages <= count / 500
+
+
+def test_a_list_of_few_jobs_among_many_scans_more_at_once_while_it_finds_none(store, monkeypatch):
+    monkeypatch.setattr(lists, "_FEW", 0)
+    [first] = put_many(store, 1)
+    put_many(store, 9_000, "other")
+    ids = [first, *put_many(store, 2_500)]
+    assert [job.id for job in store.ask(ListJobs(Filter("t"), 0, 10_000))] == ids
+    assert rows_read(store, ListJobs(Filter("t"), 0, 10_000)) < 4 * 11_501
 
 
 # ---- forecasts ------------------------------------------------------------------------------------------------------

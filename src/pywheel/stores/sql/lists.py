@@ -39,16 +39,24 @@ class _Part(NamedTuple):
 
 
 class _List:
-    """A list by id, in one direction."""
+    """A list by id, in one direction.
+
+    The rows of a scan behind the last id that is wanted are read again. So a scan begins with few rows, and reads more
+    while scans find fewer ids than are wanted: the rows read for a whole list are proportional to the rows there are.
+    """
 
     def __init__(self, filter: Filter, topic: int | None, sizes: Sequence[int], *, newest: bool) -> None:
         self._filter = filter
         self._topic = topic
         self._sizes = sizes
         self._newest = newest
+        self._rows = 0  # that the next scan reads at least
+        self.scanned = 0
+        """The rows of each table that the scans have read."""
 
-    def ids(self, after: int, limit: int, rows: int) -> Steps[_Part]:
-        """Return up to `limit` ids of jobs that may match, behind an id."""
+    def ids(self, after: int, limit: int, most: int) -> Steps[_Part]:
+        """Return up to `limit` ids of jobs that may match, behind an id, of up to `most` rows of a scan."""
+        rows = min(max(limit, self._rows, _LEAST), most)
         values = {"topic": self._topic, "after": clamped(after), "limit": limit, "rows": rows, "key": self._filter.key}
         texts = list(self._texts())
         answers = yield [Rows("id meant", text, values) for text in texts]
@@ -56,7 +64,10 @@ class _List:
         for text, found in zip(texts, answers, strict=True):
             full = len(found) == (rows if text.endswith(":rows") else limit)
             parts.append(_Part([id for id, meant in found if meant], found[-1][0] if full else None))
-        return self._merged(parts, limit)
+        part = self._merged(parts, limit)
+        self._rows = 4 * rows if len(part.ids) < limit else 0
+        self.scanned += rows
+        return part
 
     def _merged(self, parts: Sequence[_Part], limit: int) -> _Part:
         sign = -1 if self._newest else 1
@@ -127,14 +138,14 @@ def jobs(known: Lookup, query: q.ListJobs) -> Steps[list[Job]]:
     filter, after, limit = query.filter, query.after, min(clamped(query.limit), 2**31)
     wanted = yield from _begin(known, filter, newest=False)
     found: list[Job] = []
-    rows = _WALK
+    size = min(max(limit, _LEAST), _LARGEST)
     while wanted is not None and len(found) < limit:
-        part = yield from wanted.ids(after, min(max(limit - len(found), _LEAST), _LARGEST), rows)
+        part = yield from wanted.ids(after, size, 64 * _WALK)
         some = yield from jobs_of(known.topics, part.ids)
         found += [job for job in some if filter.fits(job)]
         if part.upto is None:
             break
-        after, rows = part.upto, min(2 * rows, 64 * _WALK)
+        after, size = part.upto, _LARGEST
     return found[: max(limit, 0)]
 
 
@@ -152,7 +163,7 @@ def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
             return Page([], None)
     found: list[tuple[Job, int]] = []
     rows, last, more = 0, wanted.after, True
-    while more and len(found) <= wanted.limit and rows < PAGE_MOST:
+    while more and len(found) <= wanted.limit and rows < PAGE_MOST and (by_id is None or by_id.scanned < _WALK):
         missing = wanted.limit + 1 - len(found)  # one more, to know whether the list goes on
         size = max(missing, PAGE_MOST - rows if rows else _LEAST) if wanted.loose else missing
         if by_id is None:
@@ -161,7 +172,6 @@ def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
         else:
             part = yield from by_id.ids(last.id, size, _WALK)
             ids, upto = part.ids, None if part.upto is None else Position(0, part.upto)
-            rows += 0 if len(ids) == size or upto is None else PAGE_MOST
         some = (yield from heads(known.topics, ids)) if ids else []
         found += [one for one in some if filter.fits(one[0])]
         rows, more = rows + max(len(ids), 1), upto is not None
