@@ -7,7 +7,7 @@ import pytest
 from pywheel import Fixed, StoreBusy
 from pywheel.jobs import Counts
 from pywheel.jobs.commands import Cancel, Delete, Purge
-from pywheel.jobs.queries import ListJobs
+from pywheel.jobs.queries import GetPage
 from pywheel.stores.sqlite.store import SqliteStore
 
 
@@ -147,7 +147,7 @@ def test_a_purge_ends_though_jobs_end_meanwhile(says, queue, meanwhile):
 
 def test_a_count_before_a_purge_ends_though_jobs_end_meanwhile(says, queue, meanwhile):
     end_one(queue)
-    meanwhile("ask", ListJobs, lambda: end_one(queue))
+    meanwhile("ask", GetPage, lambda: end_one(queue))
     assert says("purge", "--older-than", "0.001", "--dry-run")["purged"] <= 1
 
 

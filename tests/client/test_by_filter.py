@@ -6,7 +6,8 @@ import pytest
 
 from pywheel import BadJob, Fixed
 from pywheel.client.jobs import _QUIET
-from pywheel.jobs import Counts, State
+from pywheel.jobs import Counts, Job, State
+from pywheel.stores.pages import BYTES
 from pywheel.worker.leases import _START, _START_BEGUN
 from tests.jobs.fixtures import NOW
 
@@ -71,6 +72,47 @@ def test_many_are_cancelled_in_batches_of_a_transaction_each(queue):
     assert queue.jobs.cancel_many(due_until=at(4)) == 5
 
 
+def bodies_read(queue, monkeypatch):
+    """Return a list that gets the bytes of the bodies in each answer of the store."""
+    held, ask = [], queue.store.ask
+
+    def asked(query):
+        answer = ask(query)
+        held.append(sum(len(job.body) for job in getattr(answer, "jobs", answer) if isinstance(job, Job)))
+        return answer
+
+    monkeypatch.setattr(queue.store, "ask", asked)
+    return held
+
+
+LARGE = 900_000
+
+
+def test_a_change_of_many_reads_no_bodies_unless_they_are_searched(queue, monkeypatch):
+    queue.put_many([queue.job("t", bytes(LARGE), delay=n, priority=n % 2) for n in range(20)])
+    held = bodies_read(queue, monkeypatch)
+    assert queue.jobs.cancel_many("t", priority=1, due_until=at(4), dry_run=True) == 2
+    assert queue.jobs.cancel_many("t", priority=1) == 10
+    assert not any(held)
+    assert queue.jobs.cancel_many("t", text="nothing") == 0
+    assert max(held) <= BYTES + LARGE
+
+
+@pytest.mark.parametrize("words", [{"priority": 5}, {"text": "nothing"}, {"error": "nothing"}, {"limit": 1_000}])
+def test_a_list_reads_bodies_of_a_bounded_size_at_once(queue, monkeypatch, words):
+    ids = queue.put_many([queue.job("t", bytes(LARGE), delay=n) for n in range(20)])
+    held = bodies_read(queue, monkeypatch)
+    assert [job.id for job in queue.jobs.list("t", **words)] == (ids if "limit" in words else [])
+    assert max(held) <= BYTES + LARGE
+
+
+def test_a_list_goes_by_id_whatever_the_due_times_are(queue):
+    ids = queue.put_many([queue.job("t", delay=20 - n) for n in range(20)])
+    words = {"state": State.DELAYED, "due_from": at(3), "due_until": at(9)}
+    assert [job.id for job in queue.jobs.list("t", **words)] == ids[11:18]
+    assert [job.id for job in queue.jobs.list(**words, after=ids[12], limit=3)] == ids[13:16]
+
+
 def test_many_are_retried_with_all_their_attempts(queue):
     ids = []
     for _ in range(3):
@@ -127,3 +169,11 @@ def test_a_pause_asks_the_workers_before_it_returns(queue):
 
 def test_a_pause_waits_for_longer_than_a_worker_that_stands_still_may_start_what_it_has_claimed():
     assert _QUIET > _START_BEGUN > _START
+
+
+def test_a_change_of_many_by_due_time_knows_jobs_whose_lease_is_over(queue, clock):
+    id = queue.put("t")
+    queue.reserve("t", ttr=1)
+    clock.advance(2)
+    assert queue.jobs.cancel_many("t", due_until=at(5)) == 1
+    assert queue.get(id).state is State.CANCELLED

@@ -163,20 +163,24 @@ def test_a_list_goes_on_behind_what_one_scan_looks_at(store, monkeypatch):
     assert seen == ids
 
 
-def rows_read(store, query):
-    """Return the rows that all statements for a query return together."""
-    carrier, rows = Carrier(connection_of(store), NOW), 0
+def answers_to(store, query):
+    """Return the columns that each statement for a query reads, and its rows."""
+    carrier, found = Carrier(connection_of(store), NOW), []
 
     def send(batch):
-        nonlocal rows
         answers = carrier.send(batch)
-        rows += sum(map(len, answers))
+        found.extend(zip([getattr(statement, "columns", "") for statement in batch], answers, strict=True))
         return answers
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_read_steps", lambda begin: drive(send, begin()))
         store.ask(query)
-    return rows
+    return found
+
+
+def rows_read(store, query):
+    """Return the number of rows that all statements for a query read."""
+    return sum(len(rows) for _, rows in answers_to(store, query))
 
 
 @pytest.mark.parametrize("filter", [Filter(error="nothing"), Filter(due_from=NOW + 1), Filter("t", error="nothing")])
@@ -201,6 +205,13 @@ def test_a_list_of_few_jobs_among_many_scans_more_at_once_while_it_finds_none(st
     ids = [first, *put_many(store, 2_500)]
     assert [job.id for job in store.ask(ListJobs(Filter("t"), 0, 10_000))] == ids
     assert rows_read(store, ListJobs(Filter("t"), 0, 10_000)) < 4 * 11_501
+
+
+def test_a_list_reads_the_bodies_of_those_jobs_alone_that_it_returns(store):
+    put_many(store, 50, due=NOW)
+    last = put_many(store, 5, due=NOW + 1)
+    found = answers_to(store, ListJobs(Filter(due_from=NOW + 1), 0, 3))
+    assert [row[0] for columns, rows in found if "body" in columns for row in rows] == last[:3]
 
 
 # ---- forecasts ------------------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from .._errors import BadJob, BadOption
-from ..client.jobs import Jobs
+from ..client.jobs import Jobs, filter_of
 from ..client.queue import JobQueue
 from ..jobs.checks import did_you_mean
 from ..jobs.durations import duration
 from ..jobs.job import Job, State
 from ..jobs.limits import LimitOverride
-from ..jobs.queries import GetHistories
+from ..jobs.queries import GetHistories, GetPage
+from ..stores.pages import walk
 from . import options as o
 from .output import body_text, counted, due_time, job_record, note, on_terminal, progress
 
@@ -135,16 +136,14 @@ def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
     """Return how many jobs ended in a state at least `age` ms ago. O(topics) if it is 0, else O(jobs in the state)."""
     if age == 0:
         return sum(getattr(states, state) for name, states in queue.topics.counts().items() if topic in (None, name))
-    count = after = 0
+    count, wanted = 0, filter_of(topic, state, {})
     latest = queue.store.clock.wall() - age
     with progress("counting") as shown:
-        while page := queue.jobs.list(topic, state, after=after, limit=_COUNTED):
-            after = page[-1].id
+        # The list ends once it has no more jobs: on a busy store others have always ended since.
+        for page in walk(queue.store, wanted, GetPage(wanted, "", _COUNTED, preview=0)):
             histories = queue.store.ask(GetHistories([job.id for job in page]))
             count += sum(bool(each) and (each[-1].ended or 0) <= latest for each in histories)
             shown(count)
-            if len(page) < _COUNTED:  # the end: on a busy store others have always ended meanwhile
-                break
     return count
 
 

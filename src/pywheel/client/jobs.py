@@ -14,14 +14,14 @@ from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import PRIORITIES, Attempt, Counts, Job, State, Topic, state_of
 from ..jobs.limits import Limit, LimitOverride, Rate, override_name
 from ..jobs.new_job import EditOptions, edit, misspelt
-from ..jobs.queries import PAGE_MOST, CountJobs, Filter, GetHistories, GetJob, GetNote, ListJobs, ListTopics
+from ..jobs.queries import CountJobs, Filter, GetHistories, GetJob, GetNote, ListTopics
 from ..stores.contract import intact
-from ..stores.pages import meant
+from ..stores.pages import by_id, walk
 from .calls import Applies, AsyncApplies, Calls, awaited, in_a_thread
 
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "filter_of", "found"]
 
-_PAGE: Final = 250  # jobs in one transaction of a bulk call, which also reads their bodies
+_PAGE: Final = 250  # jobs in one transaction of a bulk call
 _QUIET: Final = 3.0  # seconds: longer than a worker that stands still may start what it has claimed before
 Page: TypeAlias = list[Job]  # within a class, `list` is a method
 Attempts: TypeAlias = list[Attempt]
@@ -89,13 +89,13 @@ class Jobs(Applies):
         For the next page pass the last id as `after`. `FilterWords` describes the filter.
         """
         after, limit = words.pop("after", 0), words.pop("limit", 100)
-        wanted, store = filter_of(topic, state, words), self._calls.store
-        query = ListJobs(wanted.plain, whole(after, "after", MOST, 0), whole(limit, "limit", MOST))
-        if wanted == wanted.plain:
-            return store.ask(query)
+        wanted = filter_of(topic, state, words)
+        query = by_id(wanted, whole(after, "after", MOST, 0), whole(limit, "limit", MOST))
         jobs = Page()
-        while len(jobs) < limit and (some := store.ask(replace(query, after=after, limit=PAGE_MOST))):
-            jobs, after = jobs + meant(store, wanted, some), some[-1].id
+        for some in walk(self._calls.store, wanted, query):
+            jobs += some
+            if len(jobs) >= limit:
+                break
         return jobs[:limit]
 
     def history(self, ref: Ref | Job) -> Attempts:
@@ -184,9 +184,10 @@ class Jobs(Applies):
         """Apply a command to each job that matches a filter, batch by batch; return how many jobs it changed."""
         dry_run, progress = words.pop("dry_run", False), words.pop("progress", None)
         store, wanted = self._calls.store, filter_of(topic, state, words)
-        after = changed = 0
-        while some := store.ask(ListJobs(wanted.plain, after, _PAGE)):
-            page, after = meant(store, wanted, some), some[-1].id
+        changed = 0
+        # The list ends once it has no more jobs: those that are put later are left, as there may always be some.
+        query = replace(by_id(wanted, 0, _PAGE), limit=_PAGE, preview=None if wanted.text else 0)
+        for page in walk(store, wanted, query):
             if dry_run:
                 changed += sum(job.state is not State.RUNNING for job in page)
             else:
@@ -194,8 +195,6 @@ class Jobs(Applies):
                 changed += sum(outcome is Change.MADE for outcome in outcomes)
             if progress is not None:
                 progress(changed)
-            if len(some) < _PAGE:  # the end: jobs that are put meanwhile are left, as there may always be some
-                break
         return changed
 
 

@@ -7,7 +7,7 @@ while there are more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,9 +26,11 @@ __all__ = [
     "Asked",
     "Position",
     "asked",
+    "by_id",
     "latest",
     "meant",
     "search",
+    "walk",
 ]
 
 BYTES: Final = 4_000_000
@@ -104,6 +106,23 @@ def meant(store: Store, filter: Filter, jobs: Sequence[Job]) -> list[Job]:
     histories = store.ask(GetHistories([job.id for job in found]))
     workers = [history[-1].worker or "" if history else "" for history in histories]
     return [job for job, worker in zip(found, workers, strict=True) if worker.startswith(filter.worker)]
+
+
+def by_id(filter: Filter, after: int, limit: int) -> GetPage:
+    """Return the query for the first page behind an id of a list by id. Its jobs may match the filter: see `walk`."""
+    plain = filter.plain
+    if plain.state is State.DELAYED:  # else the page would go by due time
+        plain = plain._replace(due_from=None, due_until=None)
+    return GetPage(plain, f"i{after}", limit if plain == filter else PAGE_MOST)
+
+
+def walk(store: Store, filter: Filter, query: GetPage) -> Iterator[list[Job]]:
+    """Yield the jobs that match the whole filter, from the page of the query to the end of the list."""
+    after: str | None = query.after
+    while after is not None:
+        page = store.ask(replace(query, after=after))
+        yield meant(store, filter, page.jobs)
+        after = page.next
 
 
 def search(

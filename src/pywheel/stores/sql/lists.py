@@ -16,7 +16,7 @@ from ...jobs.job import Job, State
 from ...jobs.queries import PAGE_MOST, Ended, Filter, Page
 from ..checks import clamped
 from ..pages import BYTES, Asked, Position, asked, latest
-from .read import found_in, heads, jobs_of, number_of, priorities_in
+from .read import found_in, heads, number_of, priorities_in
 from .rows import listed
 from .schema import FINISHED
 from .statement import Rows, Select, Statement, Steps
@@ -141,12 +141,23 @@ def jobs(known: Lookup, query: q.ListJobs) -> Steps[list[Job]]:
     size = min(max(limit, _LEAST), _LARGEST)
     while wanted is not None and len(found) < limit:
         part = yield from wanted.ids(after, size, 64 * _WALK)
-        some = yield from jobs_of(known.topics, part.ids)
-        found += [job for job in some if filter.fits(job)]
+        some = (yield from heads(known.topics, part.ids)) if part.ids else []
+        found += [job for job, _ in some if filter.fits(job)]
         if part.upto is None:
             break
         after, size = part.upto, _LARGEST
-    return found[: max(limit, 0)]
+    jobs: list[Job] = []
+    for at in range(0, min(len(found), limit), _LARGEST):
+        jobs += yield from _with_bodies(found[at : min(at + _LARGEST, limit)])
+    return jobs
+
+
+def _with_bodies(jobs: Sequence[Job], preview: int | None = None) -> Steps[list[Job]]:
+    """Return jobs with their bodies, or with the beginning of each."""
+    text = f"SELECT j.id, {'j.body' if preview is None else 'substr(j.body, 1, :preview)'} AS body"
+    values = {"ids": sorted(job.id for job in jobs), "preview": preview}
+    bodies = yield from found_in("id body", text, text, values)
+    return [job._replace(body=bytes(bodies[job.id][1] or b"")) for job in jobs]
 
 
 # ---- pages ----------------------------------------------------------------------------------------------------------
@@ -179,10 +190,10 @@ def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
     if len(found) > wanted.limit:
         del found[wanted.limit :]
         last, more = wanted.place(found[-1][0]), True
-    return (yield from _with_bodies(wanted, found, last, more=more))
+    return (yield from _filled(wanted, found, last, more=more))
 
 
-def _with_bodies(wanted: Asked, found: Sequence[tuple[Job, int]], last: Position, *, more: bool) -> Steps[Page]:
+def _filled(wanted: Asked, found: Sequence[tuple[Job, int]], last: Position, *, more: bool) -> Steps[Page]:
     """Return a page of the first of these jobs whose bodies fit."""
     taken, held, preview = 0, 0, wanted.preview
     while taken < len(found) and held < BYTES:
@@ -193,10 +204,7 @@ def _with_bodies(wanted: Asked, found: Sequence[tuple[Job, int]], last: Position
         last, more = wanted.place(found[taken - 1][0]), True
     jobs = [job for job, _ in found[:taken]]
     if preview != 0 and jobs:
-        text = f"SELECT j.id, {'j.body' if preview is None else 'substr(j.body, 1, :preview)'} AS body"
-        values = {"ids": sorted(job.id for job in jobs), "preview": preview}
-        bodies = yield from found_in("id body", text, text, values)
-        jobs = [job._replace(body=bytes(bodies[job.id][1] or b"")) for job in jobs]
+        jobs = yield from _with_bodies(jobs, preview)
     return Page(jobs, wanted.cursor(last) if more else None, [size for _, size in found[:taken]])
 
 
