@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -12,6 +13,7 @@ from pywheel import ExtraMissing
 from pywheel import events as e
 from pywheel.jobs import Job, Outcome, State
 from pywheel.observe.prometheus import BUCKETS, PrometheusMetrics
+from pywheel.observe.tally import Histogram
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 ENDS = [(Outcome.DONE, State.DONE), (Outcome.FAILED, State.DELAYED), (Outcome.FAILED, State.DEAD)]
@@ -118,6 +120,44 @@ def test_topics_beyond_the_bound_share_a_label_and_counters_never_go_down():
     assert {key[1] for key in before if key[0] == "pywheel_jobs_put_total"} == {"t0", "t1", "t2", "_others"}
     assert before["pywheel_jobs_put_total", "_others"] == 17
     assert before["pywheel_job_lateness_seconds_count", "_others"] == 7
+
+
+def test_topics_beyond_the_bound_take_no_memory_and_no_turn_of_the_lock(monkeypatch):
+    """Puts and workers wait for the lock: a scrape holds it for one histogram at a time."""
+    metrics, turns, cumulated = PrometheusMetrics(topics=3), [], Histogram.cumulated
+
+    class Lock:
+        def __init__(self):
+            self._lock, self.taken = threading.RLock(), 0
+
+        def __enter__(self):
+            self._lock.acquire()
+            self.taken += 1
+
+        def __exit__(self, *_):
+            self._lock.release()
+
+    def noted(histogram):
+        turns.append(metrics._lock.taken)
+        return cumulated(histogram)
+
+    for n in range(500):
+        for event in (e.JobsPut(f"t{n}", 1), e.JobStarted(job(f"t{n}"), 0.1), e.StoreFailed(OSError(), 1, 0)):
+            metrics(event)
+    assert (len(metrics.counters), len(metrics._histograms)) == (3 + 1 + 1, 3 + 1 + 1)
+    monkeypatch.setattr(metrics, "_lock", Lock())
+    monkeypatch.setattr(Histogram, "cumulated", noted)
+    found = samples(metrics)
+    assert len(turns) == len(set(turns)) <= 5
+    assert found["pywheel_jobs_put_total", "_others"] == found["pywheel_job_lateness_seconds_count", "_others"] == 497
+    assert found["pywheel_store_errors_total",] == 500
+
+
+def test_a_label_of_several_topics_tells_the_longest_backlog():
+    metrics = PrometheusMetrics(topics=1)
+    for event in (e.JobsPut("t0", 1), e.BacklogSeen("t1", 9), e.BacklogSeen("t2", 0)):
+        metrics(event)
+    assert samples(metrics)["pywheel_backlog_seconds", "_others"] == 9
 
 
 @pytest.mark.parametrize("topic", ['a"b\\c\nd', "ü 💥", "{x}", "\x00"])

@@ -91,8 +91,7 @@ class OpenTelemetry(Tracer):
         def ended(span: Span, seconds: float, now: int, failed: dict[str, str]) -> None:  # noqa: ARG001
             if len(sending.ids) == 1:
                 span.set_attribute("messaging.message.id", str(sending.ids[0]))
-            label = self._labels(topic) if topic else ""
-            self._operations.record(seconds, _attributes("send", label) | failed)
+            self._operations.record(seconds, _attributes("send", self._labels(topic)) | failed)
             for name, count in Counter(job.topic for job in jobs).items():
                 self._sent.add(count, _attributes("send", self._labels(name)) | failed)
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from operator import add
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..events import Event, StoreBack, StoreFailed, WorkerDrains, WorkerStarted, WorkerStopped
 from ..jobs.checks import needed
-from .tally import TOPICS, Labels, Tally
+from .tally import TOPICS, Histogram, Labels, Tally
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -64,7 +63,7 @@ class PrometheusMetrics(Tally):
     """A listener that is a collector: ``pywheel_jobs_put_total``, ``pywheel_job_lateness_seconds`` and others.
 
     A job costs three additions, however often the metrics are scraped. The only label is the topic: never an id or a
-    key.
+    key. Counters and histograms are kept by label, so memory and scrapes do not grow with the topics beyond the bound.
 
     Args:
         registry: the registry to register with; by default a new one.
@@ -80,9 +79,9 @@ class PrometheusMetrics(Tally):
         self, registry: CollectorRegistry | None = None, *, topics: int = TOPICS, buckets: Sequence[float] = BUCKETS
     ) -> None:
         super().__init__(edges=sorted(float(edge) for edge in buckets))
+        self._label = self._labels = Labels(topics)
         self._core = needed("prometheus_client.core", "telemetry")
         self._client = needed("prometheus_client", "telemetry")
-        self._labels = Labels(topics)
         self._store_up = 1
         self._working = 0
         self._draining = 0
@@ -110,37 +109,41 @@ class PrometheusMetrics(Tally):
         return 0 < self._working <= self._draining
 
     def collect(self) -> Iterable[Metric]:
-        """Return all metrics as they are now. O(topics)."""
+        """Return all metrics as they are now. O(labels + topics with a backlog so far)."""
         counter, histogram = self._core.CounterMetricFamily, self._core.HistogramMetricFamily
         gauge = self._core.GaugeMetricFamily
         with self._lock:
-            counts = _by_word(self.counters.items())
-            gauges = _by_word(self._gauges.items())
-            histograms = _by_word((key, histogram.cumulated()) for key, histogram in self._histograms.items())
+            counters, backlogs, kept = self.counters.copy(), self._gauges.copy(), self._histograms.copy()
+        counts, gauges = _by_word(counters.items()), _by_word(backlogs.items())
+        histograms = _by_word((key, self._cumulated(histogram)) for key, histogram in kept.items())
         for first, words in _FROM_ZERO.items():
             for word in words:
-                counts[word] += [(topic, 0) for topic, _ in counts[first]]
+                counts[word] = dict.fromkeys(counts[first], 0) | counts[word]
         families: list[Any] = []
         for word, (name, text) in COUNTERS.items():
             families.append(counter(name, text, labels=["topic"]))
-            for label, count in self._labels.merged(counts[word], add).items():
+            for label, count in counts[word].items():
                 families[-1].add_metric([label], count)
         edges = [*map(self._client.utils.floatToGoString, self._edges), "+Inf"]
         for word, (name, text) in HISTOGRAMS.items():
             families.append(histogram(name, text, labels=["topic"]))
-            for label, (filled, total) in self._labels.merged(histograms[word], _both).items():
+            for label, (filled, total) in histograms[word].items():
                 families[-1].add_metric([label], list(zip(edges, filled, strict=True)), total)
         text = "For how long workers here have not claimed all jobs that are due."
         families.append(gauge("pywheel_backlog_seconds", text, labels=["topic"]))
-        for label, seconds in self._labels.merged(gauges["backlog"], max).items():
+        for label, seconds in self._labels.merged(gauges["backlog"].items(), max).items():
             families[-1].add_metric([label], seconds)
         return [
             *families,
-            *(counter(name, text, sum(n for _, n in counts[word])) for word, (name, text) in _ALONE.items()),
+            *(counter(name, text, sum(counts[word].values())) for word, (name, text) in _ALONE.items()),
             gauge("pywheel_store_up", "Whether the store did what it was last asked.", self._store_up),
             gauge("pywheel_workers_here", "Workers in this process.", self._working),
             gauge("pywheel_workers_draining", "Those of them that claim nothing more.", self._draining),
         ]
+
+    def _cumulated(self, histogram: Histogram) -> tuple[list[int], float]:
+        with self._lock:  # for one at a time: puts and workers wait for it
+            return histogram.cumulated()
 
     describe = collect
     """The names by which a registry refuses a second collector."""
@@ -150,17 +153,13 @@ class PrometheusMetrics(Tally):
         return exposed(self.registry, accept)
 
 
-def _by_word(items: Iterable[tuple[tuple[str, str | None], V]]) -> defaultdict[str, list[tuple[str, V]]]:
-    """Return topics and their values by the name in `Tally`, without values for all topics."""
-    found: defaultdict[str, list[tuple[str, V]]] = defaultdict(list)
+def _by_word(items: Iterable[tuple[tuple[str, str | None], V]]) -> defaultdict[str, dict[str, V]]:
+    """Return values by label or topic, by the name in `Tally`, without values for all topics."""
+    found: defaultdict[str, dict[str, V]] = defaultdict(dict)
     for (word, topic), value in items:
         if topic is not None:
-            found[word].append((topic, value))
+            found[word][topic] = value
     return found
-
-
-def _both(one: tuple[list[int], float], other: tuple[list[int], float]) -> tuple[list[int], float]:
-    return list(map(add, one[0], other[0])), one[1] + other[1]
 
 
 def exposed(registry: Any, accept: str = "") -> tuple[str, bytes]:

@@ -40,14 +40,14 @@ class Labels:
 
     def __init__(self, most: int = TOPICS) -> None:
         self._most = most
-        self._known: dict[str, str] = {}
+        self._known = {"": ""}  # what belongs to no topic
 
     def __call__(self, topic: str) -> str:
         """Return the label of a topic. O(1)."""
         label = self._known.get(topic)
         if label is not None:
             return label
-        if len(self._known) >= self._most or len(topic) > _LONGEST:
+        if len(self._known) > self._most or len(topic) > _LONGEST:
             return OTHERS
         return self._known.setdefault(topic, topic)
 
@@ -139,6 +139,7 @@ class Tally:
     def __init__(self, *, edges: Sequence[float] = _EDGES) -> None:
         self._lock = threading.RLock()  # a signal handler may put while its thread counts a put
         self._edges = edges
+        self._label: Callable[[str], str] = str  # the topic as it is
         self.counters: Counter[tuple[str, str]] = Counter()
         """By (name, topic); the topic of ``store_error`` and ``clock_step`` is ""."""
         self._histograms: dict[tuple[str, str | None], Histogram] = {}  # None: of all topics
@@ -172,10 +173,12 @@ class Tally:
             self._gauges = dict.fromkeys(self._gauges, 0.0)
 
     def _count(self, word: str, topic: str, count: int = 1) -> None:
+        label = self._label(topic)
         with self._lock:
-            self.counters[word, topic] += count
+            self.counters[word, label] += count
 
     def _add(self, name: str, topic: str, values: Iterable[float]) -> None:
+        topic = self._label(topic)
         histogram = self._histograms.get((name, topic))
         if histogram is None:
             with self._lock:
