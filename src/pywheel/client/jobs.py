@@ -32,7 +32,8 @@ Progress: TypeAlias = Callable[[int], object]
 class FilterWords(TypedDict, total=False):
     """The conditions of a filter, beside topic and state. A job must meet all conditions that are given.
 
-    A filter by topic, state and key costs O(matching jobs). All other conditions are checked job by job.
+    A filter by key, or by a topic or state with few jobs, costs O(jobs with these). If a topic or state has thousands
+    of jobs, all jobs are looked through by id. All other conditions are checked job by job.
 
     Args:
         key: exactly this

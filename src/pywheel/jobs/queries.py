@@ -114,8 +114,10 @@ class Filter(NamedTuple):
 class ListJobs(Query[list[Job]]):
     """Up to `limit` jobs with an id above `after`, by id.
 
-    By topic, state and key it costs O(returned jobs), whatever else is stored. Due times and errors are checked job by
-    job.
+    By key, or by a topic or state with few jobs, it costs O(jobs with these) at most, whatever else is stored. If a
+    topic or state has thousands of jobs, all jobs are scanned by id until enough are found. Due times and errors are
+    checked job by job, without the bodies. A server's time limit holds for all of that: `GetPage` looks at fewer jobs
+    at once.
     """
 
     filter: Filter
