@@ -184,6 +184,14 @@ def test_an_unknown_topic_is_not_paused_unless_asked(says, fails, queue):
     assert says("resume", "mail") == {"changed": True}
 
 
+def test_an_unknown_topic_is_not_limited_unless_asked_and_its_limits_can_be_read_and_taken_back(says, fails, queue):
+    assert "--create limits it all the same" in fails(1, "limit", "x", "--limit", "3")
+    assert queue.topics.limits("x") is None
+    wanted = {"topic": "x", "limits": {"limit": 3, "per": None, "rate": None}}
+    assert says("limit", "x", "--limit", "3", "--create") == says("limit", "x") == wanted
+    assert says("limit", "x", "--as-code") == {"topic": "x", "limits": None}
+
+
 def test_a_topic_is_limited_looked_at_and_left_to_its_code(says, call, queue):
     queue.put("t")
     assert says("limit", "t") == {"topic": "t", "limits": None}

@@ -191,6 +191,7 @@ def limit(
     rate: Annotated[str | None, typer.Option(help="How many may begin in a period: 100/m, 5/s, 10/s burst 10.")] = None,
     none: Annotated[bool, typer.Option("--none", help="No limit and no rate.")] = False,
     as_code: Annotated[bool, typer.Option("--as-code", help="Go back to the limits in the workers' code.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Also a topic that nothing was put to yet.")] = False,
 ) -> None:
     """Limit a topic in the whole store, instead of its code's limits; without options, print the limits that are set.
 
@@ -201,8 +202,9 @@ def limit(
         raise BadOption("give --limit and --rate, or --none, or --as-code")
     if per is not None and limit is None:
         raise BadOption("--per says of which group --limit is: give both")
-    with on.existing() as queue:
-        _known(queue, topic, "")
+    with on.opened() if create else on.existing() as queue:
+        if not create and queue.topics.limits(topic) is None:
+            _known(queue, topic, "; --create limits it all the same")
         if as_code:
             queue.topics.limit_as_code(topic)
         elif none or override != LimitOverride():

@@ -55,6 +55,7 @@ _OF: Final[dict[str, str]] = {
     "limit": """
   pywheel limit notify --limit 5 --rate 100/m    # whatever its code says, until told otherwise
   pywheel limit notify --limit 1 --per :         # one at once of each group: of keys that begin with the same x:
+  pywheel limit sms --rate 100/m --create        # before the first job is put
   pywheel limit notify --none                    # as many as its workers can
   pywheel limit notify --as-code                 # as its code says again
   pywheel limit notify                           # what was set""",
