@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections import deque
+from datetime import timedelta
 from itertools import count
 from unittest.mock import Mock
 
@@ -399,6 +400,15 @@ def test_a_task_that_runs_beyond_the_grace_is_cancelled_and_its_job_goes_back_un
     job = live_queue.get(id)
     assert (job.state, job.attempt) == (State.DELAYED, 0)
     assert [attempt.outcome for attempt in live_queue.jobs.history(id)] == [Outcome.RELEASED]
+
+
+def test_a_join_waits_for_a_duration_in_any_form(live_queue):
+    live_queue.handler("t")(print)
+    with working(live_queue) as worker:
+        assert [worker.join(time) for time in (0.001, "1ms", timedelta(milliseconds=1))] == [False] * 3
+        with pytest.raises(BadOption, match="timeout"):
+            worker.join("soon")
+    assert worker.join("1m") is True
 
 
 def test_a_worker_works_once(live_queue):

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Unpack
 
-from .._errors import StoreClosed, StoreReplaced
+from .._errors import BadOption, StoreClosed, StoreReplaced
+from ..jobs.durations import Duration, duration
 from ..jobs.new_job import misspelt
 from .base import BaseWorker, Program, WorkerOptions, log_end
 from .executors.coroutines import OwnLoop
@@ -81,11 +82,12 @@ class Worker(BaseWorker):
         self._thread = threading.Thread(target=self._run_quietly, name="pywheel-worker", daemon=True)
         self._thread.start()
 
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait up to `timeout` seconds for a started worker to end; return whether it has ended."""
+    def join(self, timeout: Duration | None = None) -> bool:
+        """Wait up to `timeout`, or without limit, for a started worker to end; return whether it has ended."""
+        seconds = None if timeout is None else duration(timeout, "timeout", error=BadOption) / 1000
         if self._thread is None:
             return True
-        self._thread.join(timeout)
+        self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _begin(self) -> None:
