@@ -22,7 +22,7 @@ def test_info_says_which_store_this_is_and_what_it_promises(says, call, queue, t
     assert (record["topics"], record["workers"]) == (1, 0)
     assert (record["version"], record["implementation"]) == (__version__, implementation)
     assert record["sqlite"] == sqlite3.sqlite_version
-    assert {"file bytes", "wal bytes", "schema", "python"} <= record.keys()
+    assert {"file_bytes", "wal_bytes", "schema", "python"} <= record.keys()
     lines = dict(line.split("\t") for line in call("info")[1].splitlines())
     assert lines["path"] == f"{tmp_path}/jobs.db"
 

@@ -92,6 +92,11 @@ def test_a_plain_number_is_seconds(says, delay, expected):
     assert record["ttr"] == 7_000
 
 
+def test_spans_of_a_job_are_shown_with_their_unit(says, call):
+    id = says("put", "t", "--ttr", "30s", "--expires", "1500ms")["id"]
+    assert {"ttr\t30s", "expires\t1500ms"} <= {*call("show", id)[1].splitlines()}
+
+
 def test_one_job_is_rescheduled_cancelled_retried_and_deleted(says, call):
     id = says("put", "t", "-d", "1h")["id"]
     before = says("show", id)["due"]

@@ -1,7 +1,7 @@
 """`pywheel token`: made, listed, removed; shown once."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -48,6 +48,8 @@ def test_the_list_shows_no_secrets(call, says):
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split("\t") == ["id", "scopes", "topics", "until", "note", "made"]
     assert secret.rpartition("_")[2] not in out
+    *_, until, _, made = out.splitlines()[1].split("\t")
+    assert datetime.fromisoformat(until).utcoffset() == datetime.fromisoformat(made).utcoffset() == timedelta(0)
 
 
 def test_tokens_are_removed_by_id_by_what_they_begin_with_and_by_note(call, says, tokens):

@@ -133,7 +133,7 @@ def vacuum(
     A file that another program created gives nothing back before the first --rewrite.
     """
     with on.existing() as queue:
-        before = queue.store.about().get("file bytes", 0)
+        before = queue.store.about().get("file_bytes", 0)
         with progress("giving back") as shown:
             if rewrite:
                 _able(queue.store, "rewrite")()
@@ -142,7 +142,7 @@ def vacuum(
                 given = give(_PAGES)
                 pages += given
                 shown(pages)
-        after = queue.store.about().get("file bytes", 0)
+        after = queue.store.about().get("file_bytes", 0)
     on.emit({"pages": pages, "size": after, "before": before}, f"{before:,} bytes, now {after:,}")
 
 

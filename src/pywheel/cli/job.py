@@ -17,6 +17,7 @@ from ..client.queue import JobQueue
 from ..jobs.checks import did_you_mean
 from ..jobs.commands import Change, called
 from ..jobs.commands import Ref as AnyRef
+from ..jobs.durations import span_text
 from ..jobs.job import Attempt
 from ..jobs.new_job import JobOptions
 from . import options as o
@@ -243,7 +244,8 @@ def show(job: OneJob) -> None:
         found = queue.get(ref)
     record = job_record(found)
     times = {name: when(record[name]) for name in ("due", "created", "lease_until")}
-    shown = {name: "" if value is None else value for name, value in {**record, **times}.items()}
+    spans = {name: span_text(record[name]) for name in ("ttr", "expires") if record[name] is not None}
+    shown = {name: "" if value is None else value for name, value in {**record, **times, **spans}.items()}
     job.emit_pairs(shown, record)
 
 

@@ -127,5 +127,5 @@ def _record(one: Grant, now: datetime) -> dict[str, Any]:
 def _line(one: Grant, now: datetime) -> tuple[str, ...]:
     record = _record(one, now)
     until = "" if record["until"] is None else record["until"] + (", over" if record["over"] else "")
-    made = record["made"] or ""
-    return one.id, ",".join(record["scopes"]), ",".join(one.topics), until, one.name, made[:19]
+    made = "" if one.made is None else one.made.isoformat(timespec="seconds")
+    return one.id, ",".join(record["scopes"]), ",".join(one.topics), until, one.name, made

@@ -15,7 +15,10 @@ from .._errors import BadJob, PywheelError
 from .._seconds import LONGEST as LONGEST_NS
 from .._seconds import signed_ns
 
-__all__ = ["KEEP", "KEEP_DEAD", "LONGEST", "Duration", "delay_ms", "duration", "moment", "refuse_long", "signed_ms"]
+__all__ = [
+    "KEEP", "KEEP_DEAD", "LONGEST", "Duration", "delay_ms", "duration", "moment", "refuse_long", "signed_ms",
+    "span_text",
+]  # fmt: skip
 
 Duration = float | timedelta | str
 """Seconds, a timedelta, or text: a number and a unit, one or more times, such as ``"30m"`` or ``"1h 30m"``.
@@ -82,6 +85,14 @@ def signed_ms(value: Duration | Any, name: str, *, error: type[PywheelError] = B
     except ValueError as wrong:
         raise error(str(wrong)) from None
     return -((1 - nanoseconds) // 1_000_000)
+
+
+def span_text(ms: int) -> str:
+    """Return a length of time in the largest unit in which it is a whole number: 90 min are "90m"."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if ms % size == 0:
+            return f"{ms // size}{unit}"
+    return f"{ms}ms"
 
 
 def refuse_long(text: str, name: str, most: int = 100, *, error: type[PywheelError] = BadJob) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from .._errors import BadBody, BadJob, BadOption
 from . import cron
 from .checks import did_you_mean
-from .durations import duration, moment
+from .durations import duration, moment, span_text
 from .job import Job, NewJob
 
 __all__ = [
@@ -129,7 +129,7 @@ class Schedule:
     def timing(self) -> str:
         """When its ticks come, for people."""
         if self.every is not None:
-            return f"every {_shown(self.every)}"
+            return f"every {span_text(self.every)}"
         return f"{self.cron} {self.tz}"
 
     # ---- ticks ------------------------------------------------------------------------------------------------------
@@ -339,10 +339,3 @@ def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
         near = did_you_mean(value, choices) if isinstance(value, str) else ""
         raise BadOption(f"{name} is one of {', '.join(choices)}, not {value!r:.40}{near}")
     return str(value)
-
-
-def _shown(ms: int) -> str:
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
-        if ms % size == 0:
-            return f"{ms // size}{unit}"
-    return f"{ms}ms"

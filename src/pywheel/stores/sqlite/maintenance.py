@@ -29,7 +29,7 @@ _REST: Final = 0.001  # seconds between steps, for others
 def about(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
     """Return where the file is, the version of its schema, and its size."""
     schema = schema_of(connection).version
-    files = {"file bytes": Path(path), "wal bytes": Path(f"{path}-wal")}
+    files = {"file_bytes": Path(path), "wal_bytes": Path(f"{path}-wal")}
     sizes = {name: file.stat().st_size if file.exists() else 0 for name, file in files.items()}
     return {"path": path, "schema": schema, **sizes, "sqlite": sqlite3.sqlite_version}
 
