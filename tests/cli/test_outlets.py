@@ -26,6 +26,10 @@ def endpoint():
         yield endpoint
 
 
+def test_the_help_of_the_list_has_an_example(call):
+    assert "  pywheel outlets\n" in call("outlets", "--help")[1]
+
+
 def test_check_says_what_would_run_and_no_secret(says, call, url, tmp_path, monkeypatch):
     (config := tmp_path / "outlets.toml").write_text(CONFIG)
     monkeypatch.setenv("SHOP_SECRET", SECRET)

@@ -135,6 +135,9 @@ Passwords come best from a file, ?password_file=..., as arguments can be read by
 
 Before it, give the new key to everybody who reads: see docs/encryption.md. Jobs that cannot be read, as their key is
 not in the file, stay as they are, and are counted.""",
+    "outlets": """
+  pywheel outlets
+  pywheel outlets --json | jq '.[] | select(.disabled) | .target'""",
     "outlets enable": """
   pywheel outlets enable shop
   pywheel outlets enable shop --target https://shop.example/hook

@@ -12,6 +12,7 @@ from ..jobs.durations import KEEP, duration
 from ..outlets.answers import enable as enable_again
 from ..outlets.answers import known, shown
 from ..outlets.config import Configured, load
+from .examples import examples
 from .options import NO, Grace, Group, Keep, Target, kept_for, span, with_options
 from .output import Output, due_time
 from .work import Terms, run
@@ -76,7 +77,7 @@ def _say(outlets: list[Configured], out: Output) -> None:
 outlets = Group("outlets", "Outlets: their last answers, and which of their targets are disabled.")
 
 
-@outlets.callback(invoke_without_command=True, no_args_is_help=False)
+@outlets.callback(invoke_without_command=True, no_args_is_help=False, epilog=examples("outlets"))
 @with_options
 def listed(context: typer.Context, on: Target) -> None:
     """List outlets with their last answers, and the targets that are disabled."""
