@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from pywheel import BadOption
 from pywheel.jobs.durations import LONGEST
-from pywheel.jobs.retry import DEFAULT, Exponential, Fixed, Ladder
+from pywheel.jobs.retry import DEFAULT, Exponential, Fixed, Ladder, policy_of
 
 
 def test_a_ladder_goes_up_step_by_step_and_stays_on_the_last():
@@ -12,6 +12,18 @@ def test_a_ladder_goes_up_step_by_step_and_stays_on_the_last():
     assert [ladder.delay(attempt) for attempt in range(1, 6)] == [5_000, 30_000, 60_000, 60_000, 60_000]
     assert ladder.max_attempts == 4
     assert (Ladder().max_attempts, Ladder().delay(1)) == (1, 0)
+
+
+def test_policies_of_one_kind_with_the_same_values_are_equal():
+    same = (lambda: Ladder("5s", jitter=0.1)), (lambda: Fixed(5, attempts=2)), Exponential
+    for make in same:
+        assert make() == make()
+        assert hash(make()) == hash(make())
+    assert Ladder("5s") != Ladder("5s", jitter=0.1)
+    assert Ladder("5s") != Ladder("6s")
+    assert Ladder("5s") != Fixed("5s", attempts=2)
+    one = policy_of(lambda job, error: 1)
+    assert one == policy_of(one.function) != policy_of(lambda job, error: 1)
 
 
 def test_fixed_waits_the_same_each_time_and_exponential_grows_up_to_its_limit():

@@ -63,6 +63,12 @@ class RetryPolicy:
         """Return the ms to wait after this failed attempt, counted from 1; beyond the last delay, the last one."""
         return min(backoff(self.delays, attempt, self.jitter, 2 * draw() - 1), LONGEST)
 
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(self.delays)))
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.max_attempts} attempts>"
 
