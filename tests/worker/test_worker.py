@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from pywheel import BadOption, EventLoop, Fixed, JobQueue, Ladder, NotNow, Supervisor, Worker
+from pywheel import AsyncWorker, BadOption, EventLoop, Fixed, JobQueue, Ladder, NotNow, Supervisor, Worker
 from pywheel.events import JobEnded
 from pywheel.jobs import Counts, Outcome, State
 from pywheel.jobs.commands import ClaimPolicy, Expired, Reserve
@@ -400,6 +400,14 @@ def test_a_task_that_runs_beyond_the_grace_is_cancelled_and_its_job_goes_back_un
     job = live_queue.get(id)
     assert (job.state, job.attempt) == (State.DELAYED, 0)
     assert [attempt.outcome for attempt in live_queue.jobs.history(id)] == [Outcome.RELEASED]
+
+
+def test_workers_show_what_they_work_on():
+    with JobQueue("memory:") as queue:
+        queue.handler("t")(print)
+        worker = Worker(queue, name="app")
+        assert repr(worker) == f"<Worker {worker.name} on memory:>"
+        assert repr(AsyncWorker(queue)) == "<AsyncWorker of <JobQueue memory:>>"
 
 
 def test_a_join_waits_for_a_duration_in_any_form(live_queue):

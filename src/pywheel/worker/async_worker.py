@@ -51,6 +51,9 @@ class AsyncWorker:
         self._running: asyncio.Task[None] | None = None  # of `async with`
         self._entered = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._program!r}>"
+
     @property
     def told_to_stop(self) -> bool:
         """Whether `stop` was called, the task of `run` was cancelled, or a stopping signal arrived."""

@@ -126,6 +126,9 @@ class BaseWorker:
             if isinstance(handler.function, ManagedHandler):
                 handler.function.attach(topic, self.store, handler.concurrency)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} on {self.store.url}>"
+
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if handler.isolate:
             return IsolatedPool(handler, outside, self._threads, self.program)
