@@ -39,7 +39,15 @@ class Keys:
         results = [id for key, _ in self.kinds[b"r"] for id in self.client.hkeys(key)]
         wrong += [f"result of no job: {id}" for id in results if id not in self.jobs]
         wrong += [f"history of no job: {name}" for _, name in self.kinds[b"h"] if self.id(name) not in self.jobs]
-        return wrong + self.topics() + self.keys() + self.chunks() + self.leases()
+        return wrong + self.topics() + self.keys() + self.chunks() + self.leases() + self.ends()
+
+    def ends(self):
+        """A purge will look into all topics with jobs that ended, and for done jobs into all topics."""
+        topics = {name for _, name in self.kinds[b"f"]} | {
+            b"2" + topic for topic in self.client.hkeys(self.prefix + ":t")
+        }
+        noted = {b"%d%b" % (n, name) for n in (2, 3, 4) for name in self.client.zrange(f"{self.prefix}:f{n}", 0, -1)}
+        return [f"no end of {topic}" for topic in topics - noted]
 
     def leases(self):
         """No lease is over before what stands for its topic; what runs with a key is in a group."""

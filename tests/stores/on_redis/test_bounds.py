@@ -1,5 +1,7 @@
 """No call keeps others waiting for long: its work is bounded, whatever else is stored. Counted, not timed."""
 
+from unittest.mock import ANY
+
 import pytest
 
 from pywheel import JobQueue
@@ -231,6 +233,73 @@ def test_a_purge_of_many_forgets_them_by_pieces(store, clock, monitor):
         [forgotten, [id]] = store.apply([purge, ops.Put((NewJob("t", b"", clock.wall()),))])
         assert (forgotten, store.ask(q.CountJobs())["t"].done) == (2_600, 400)
     assert store.ask(q.GetJob(id)) is not None
+
+
+class TestAPurgeOfManyTopics:
+    """It looks into topics with something old, and its calls are short, however many topics there are."""
+
+    TOPICS = 600
+
+    @pytest.fixture
+    def ended(self, store, clock):
+        """The ids of jobs that are done, one of each topic."""
+        jobs = of_topics(store, self.TOPICS)
+        for first in range(0, len(jobs), 100):
+            store.apply([ops.Ack(job.id, job.claims) for job in jobs[first : first + 100]])
+        clock.advance(1)
+        return [job.id for job in jobs]
+
+    def purged(self, store, monitor, age, limit=10_000):
+        """Return the number of jobs that a purge deletes, and of commands that it takes."""
+        with monitor.short() as calls:
+            [gone] = store.apply([ops.Purge(State.DONE, age, None, limit)])
+        return gone, sum(call.commands for call in calls)
+
+    def test_it_reads_no_topic_in_which_nothing_is_old(self, store, monitor, ended):
+        assert self.purged(store, monitor, 1_001) == (0, 8)
+        assert self.purged(store, monitor, 1_000) == (self.TOPICS, ANY)
+
+    def test_a_part_of_it_costs_by_the_jobs_that_it_deletes(self, store, monitor, ended):
+        parts = [self.purged(store, monitor, 0, 200) for _ in range(4)]
+        assert [gone for gone, _ in parts] == [200, 200, 200, 0]
+        assert all(commands < 200 * 15 for _, commands in parts)
+
+    def test_topics_that_it_has_emptied_are_looked_at_once_by_a_later_one(self, store, monitor, ended):
+        assert self.purged(store, monitor, 0)[0] == self.TOPICS
+        store.apply([ops.Put((NewJob("t000", b"", 0),))])
+        [[job]] = store.apply([ops.Reserve("t000", 1, TERMS, "w")])
+        store.apply([ops.Ack(job.id, job.claims)])
+        gone, commands = self.purged(store, monitor, 0)
+        assert gone == 1
+        assert commands < 4 * self.TOPICS
+        assert self.purged(store, monitor, 1) == (0, 8)
+
+    def test_it_finds_jobs_that_ended_after_the_clock_had_stepped_back(self, store, clock):
+        put(store, 1, 0, 0)
+        assert store.apply([ops.Purge(State.DONE, 0, None, 10)]) == [0]
+        clock.step(-3_600)
+        [[job]] = store.apply([ops.Reserve("t", 1, TERMS, "w")])
+        store.apply([ops.Ack(job.id, job.claims)])
+        clock.advance(1)
+        assert store.apply([ops.Purge(State.DONE, 1_000, None, 10)]) == [1]
+
+    def test_it_finds_a_lost_lease_that_was_over_before_another_job_of_its_topic_died(self, store, clock):
+        put(store, 2, 0, 0, max_attempts=1)
+        [[lost]] = store.apply([ops.Reserve("t", 1, TERMS._replace(ttr=2_000), "w")])
+        [[nacked]] = store.apply([ops.Reserve("t", 1, TERMS, "w")])
+        clock.advance(30)
+        store.apply([ops.Nack(nacked.id, nacked.claims, None, "e")])
+        assert store.apply([ops.Purge(State.DEAD, 10_000, None, 10)]) == [1]
+        assert store.ask(q.GetStates([lost.id, nacked.id])) == [None, State.DEAD]
+
+
+def test_an_ack_takes_no_command_for_the_purge_to_come(store, clock, monitor):
+    put(store, 3, clock.wall(), 0)
+    [jobs] = store.apply([ops.Reserve("t", 3, TERMS, "w")])
+    store.apply([ops.Ack(jobs[0].id, 1)])  # this one corrects the time noted for the topic's leases
+    monitor.calls()
+    store.apply([ops.Ack(jobs[1].id, 1)])
+    assert [call.commands for call in monitor.calls()] == [9]
 
 
 def test_a_limit_by_key_counts_its_group_alone(store, clock, monitor):

@@ -47,7 +47,7 @@ def packed(id):
 
 def test_all_sets_and_keys_are_made_anew_from_the_jobs(store, jobs, client):
     before = [store.ask(GetJob(id)) for id in jobs]
-    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*")
+    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*", ":f?")
     wrong = found(store)
     assert wrong[faults.NOWHERE.what] == [jobs.plain, jobs.keyed, jobs.again]
     assert wrong[faults.KEYLESS.what] == [jobs.keyed, jobs.running]
@@ -119,6 +119,15 @@ def test_leases_that_nobody_would_end_are_listed(store, ranked, client):
     assert store.ask(GetNextLease()) == NOW + 60_000
 
 
+def test_ends_that_no_purge_would_look_for_are_listed(store, jobs, client):
+    client.delete(":f?")
+    store.clock.advance(1)
+    assert mended(store) == ids((faults.INDEXES, list(jobs)[:5]))  # of seven
+    assert [store.apply([ops.Purge(state, 1_000, None, 9)]) for state in (State.DONE, State.DEAD, State.CANCELLED)] == [
+        [1], [1], [1],
+    ]  # fmt: skip
+
+
 def test_what_stands_wrongly_in_lanes_is_dropped(store, ranked, client):
     high, suspect, low = ranked
     client("ZADD", ":d:7:r", NOW, packed(low), NOW, packed(999))
@@ -171,7 +180,7 @@ def test_a_thousand_jobs_are_made_anew_in_steps(store, client):
     ids = put(store, *(NewJob("t", b"", NOW, f"k{n}") for n in range(1_000)))
     [claimed] = store.apply([ops.Reserve("t", 400, TERMS, "w")])
     store.apply([ops.Ack(job.id, job.claims) for job in claimed[:240]])
-    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*")
+    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*", ":f?")
     assert {finding.number for finding in store.verify() if finding.what == faults.NOWHERE.what} == {600}
     mended(store)
     assert store.ask(CountJobs())["t"][:3] == (600, 160, 240)

@@ -12,7 +12,7 @@ dies before an answer does; their leases end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, takewhile
 from operator import itemgetter
 from struct import pack
@@ -44,6 +44,19 @@ class _FurtherClaim(c.Claim):
     """The rest of a claim that has got a job already: no job is claimed whose body exceeds its `bytes`."""
 
     __slots__ = ()
+
+
+@dataclass(slots=True)
+class _FurtherPurge(c.Purge):
+    """The rest of a purge, of jobs that ended by a time: that of its first piece."""
+
+    last: str
+
+
+class _Purged(int):
+    """The number of jobs that a piece of a purge deleted, and if there may be more, `last` of the next piece."""
+
+    last: str | None
 
 
 class Request:
@@ -155,7 +168,7 @@ def _when(job: NewJob) -> bytes:
 
 def _fields(command: Any) -> tuple[bytes, ...]:
     """Return all fields of a command, as JSON."""
-    return (as_json(given(**{name: getattr(command, name) for name in command.__slots__})),)
+    return (as_json(given(**{name: getattr(command, name) for name in command.__match_args__})),)
 
 
 def _put_fields(command: c.Put) -> Iterator[bytes]:
@@ -261,6 +274,13 @@ def _expired(_: Any, answer: Any) -> c.Expired:
     return c.Expired(ended, score(first) if first else None, tuple(sorted(map(from_id, dead))))
 
 
+def _purged(_: Any, answer: Any) -> _Purged:
+    gone, *last = answer
+    purged = _Purged(gone)
+    purged.last = last[0].decode() if last else None
+    return purged
+
+
 _CHANGES: Final = {
     **{code: c.Change(state) for code, state in enumerate(STATES)},
     -1: c.Change.MADE,
@@ -279,7 +299,8 @@ _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], A
     c.Delete: (b"delete", _fields, _change),
     c.Rewrite: (b"rewrite", _rewrite_fields, lambda _, answer: bool(answer)),
     c.Pause: (b"pause", _fields, lambda _, answer: bool(answer)),
-    c.Purge: (b"purge", _fields, lambda _, answer: answer),
+    c.Purge: (b"purge", _fields, _purged),
+    _FurtherPurge: (b"purge", _fields, _purged),
     c.SetNote: (b"keep", _keep_fields, lambda _, answer: answer[0] if answer else None),
     c.Reserve: (b"claim", _reserve_fields, lambda _, answer: jobs_of(answer[5])),
     c.Claim: (b"claim", _claim_fields, _claimed),
@@ -310,7 +331,10 @@ def by_pieces(apply: _Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
         for first in range(0, len(ends), PIECE):
             outcomes += apply(ends[first : first + PIECE])
         found = zip(rest, firsts, apply(firsts) if firsts else [], strict=True)
-        outcomes += [one if command is first else _whole(apply, command, one) for command, first, one in found]
+        outcomes += [
+            one if command is first and type(one) is not _Purged else _whole(apply, command, one)
+            for command, first, one in found
+        ]
     except StoreError as error:
         if not outcomes:
             raise
@@ -336,6 +360,11 @@ def _whole(apply: _Apply, command: Any, outcome: Any) -> Any:
 
 def _rest(command: Any, last: Any) -> Any:
     """Return the rest of a command after a piece of it, None if it is done."""
+    if isinstance(last, _Purged):
+        left = command.limit - last
+        if last.last is None or left <= 0:
+            return None
+        return _FurtherPurge(command.state, command.age, command.topic, left, last.last)
     claimed = isinstance(command, _CLAIMS)
     jobs = (last if isinstance(last, list) else last.jobs) if claimed else []
     done = len(jobs) if claimed else last.ended if isinstance(last, c.Expired) else last
@@ -344,16 +373,16 @@ def _rest(command: Any, last: Any) -> Any:
     limit = command.limit - PIECE
     if done < PIECE or limit <= 0:
         return None
-    left: Any = None if not claimed or command.bytes is None else command.bytes - sum(len(job.body) for job in jobs)
+    most: Any = None if not claimed or command.bytes is None else command.bytes - sum(len(job.body) for job in jobs)
     if isinstance(command, c.Reserve):
-        return replace(command, limit=limit, bytes=left, least=command.least - len(jobs))
+        return replace(command, limit=limit, bytes=most, least=command.least - len(jobs))
     if isinstance(command, c.Claim):
         kind = _FurtherClaim if jobs else type(command)
         suspects = command.suspects - sum(job.lost == LOST_BEGUN for job in jobs)
         without = command.without + tuple(due.id for due in last.left)
         begin, after = command.begin - last.begun, command.after
         named = command.topic, command.ids, command.policy, command.worker
-        return kind(*named, begin, suspects, left, limit, after, without)
+        return kind(*named, begin, suspects, most, limit, after, without)
     return replace(command, limit=limit)
 
 

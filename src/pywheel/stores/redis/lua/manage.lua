@@ -1,5 +1,6 @@
 -- Changing jobs by hand. A change returns one of these, or the state that stood in the way.
 local MADE, NOT_FOUND, HAS_CHANGED = -1, -2, -3
+local TOPICS = 100 -- that one purge looks into
 local STATES = {delayed = DELAYED, running = RUNNING, done = DONE, dead = DEAD, cancelled = CANCELLED}
 
 -- Returns a job once its lease is ended, if that is over: its id, and its state, which is not kept if it has none.
@@ -172,6 +173,7 @@ function commands.rewrite(asked)
 end
 
 function commands.pause(asked)
+    list_topic(asked.topic)
     local topic = topic_named(asked.topic)
     local changes = (topic.pause ~= nil) ~= asked.paused
     if changes then
@@ -179,15 +181,27 @@ function commands.pause(asked)
         call('HSET', K.topics, asked.topic, (asked.paused and digits(pause) or '') .. lanes)
         call('PUBLISH', K.bell, 'p')
         topics[asked.topic] = nil
-    else
-        call('HSETNX', K.topics, asked.topic, '')
     end
     return changes and 1 or 0
 end
 
--- Some lapsed leases are ended first, if dead jobs are purged.
+-- Deletes up to `limit` jobs of a topic that ended in a state by a time; returns how many, and when the first of the others ended.
+local function purge_topic(topic, state, last, limit)
+    local key = keys_of(topic)[state]
+    local ids = call('ZRANGE', key, '-inf', last, 'BYSCORE', 'LIMIT', 0, limit)
+    states_of(ids)
+    for _, b in ipairs(ids) do
+        forget_job(b, states[b])
+    end
+    each_part('ZREM', key, ids)
+    return #ids, call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+end
+
+-- Some lapsed leases are ended first, if dead jobs are purged. Without a topic, the topics come first whose first end is noted as the
+-- oldest; what is noted is corrected. Outcome: the number of deleted jobs, and `last` of the next part if there may be more. A topic that
+-- has no jobs left is noted half a ms later: the next part need not look again, a later purge must.
 function commands.purge(asked)
-    local state, left, gone = STATES[asked.state], asked.limit, 0
+    local state, left, last = STATES[asked.state], asked.limit, tonumber(asked.last) or now - asked.age
     if left > 0 then
         forget_over(NONCES, left)
         forget_over(NOTES, left)
@@ -195,15 +209,27 @@ function commands.purge(asked)
     if state == DEAD then
         settle_all_over(PIECE, {})
     end
-    for _, topic in ipairs(state >= DONE and (asked.topic and {asked.topic} or call('HKEYS', K.topics)) or {}) do
-        local key = keys_of(topic)[state]
-        local ids = left > 0 and call('ZRANGE', key, '-inf', now - asked.age, 'BYSCORE', 'LIMIT', 0, left) or {}
-        states_of(ids)
-        for _, b in ipairs(ids) do
-            forget_job(b, states[b])
-        end
-        each_part('ZREM', key, ids)
-        gone, left = gone + #ids, left - #ids
+    if state < DONE or left <= 0 then
+        return {0}
     end
-    return gone
+    local key, old, soon = ends_of(state), {asked.topic}, format('%.1f', now + 0.5)
+    if not asked.topic then
+        old = call('ZRANGE', key, '-inf', asked.last and last or last + 0.5, 'BYSCORE', 'LIMIT', 0, TOPICS)
+        for _, topic in ipairs(call('ZRANGE', key, '+inf', '(' .. soon, 'BYSCORE', 'REV', 'LIMIT', 0, TOPICS - #old)) do
+            old[#old + 1] = topic -- noted before the clock stepped back
+        end
+    end
+    for _, topic in ipairs(old) do
+        local gone, first = purge_topic(topic, state, last, left)
+        if first or state == DONE then
+            call('ZADD', key, 'XX', first and tonumber(first) <= now and first or soon, topic)
+        else
+            call('ZREM', key, topic)
+        end
+        left = left - gone
+        if left == 0 then
+            break
+        end
+    end
+    return {asked.limit - left, (left == 0 or #old == TOPICS) and digits(min(last, now)) or nil}
 end

@@ -4,6 +4,8 @@
 -- their lease, and those with a key in :g:<topic> by that. :l has for each topic a time before which none of its leases is over. Finished
 -- jobs are in :f:<state><topic> by their end. :k:<topic> has the live job of each key; :o:<topic> has those that had the key before,
 -- finished or as they handed it on. A member of a set in the order of keys is the key, a NUL, and the id.
+-- :f<state> has for each topic a time before which none of its jobs ended in that state, so that a purge looks into few topics. It has the
+-- topics with such jobs, and for done ones all topics: so no ack writes there.
 local SUSPECT = 's'
 
 -- Returns the names of a topic's keys, made once; those of finished jobs by state.
@@ -50,10 +52,23 @@ local function lane_name(priority, lost)
     return lost == LOST_BEGUN and priority .. SUSPECT or tostring(priority)
 end
 
+-- Returns the key of the set of the topics by their first end in a state.
+local function ends_of(state)
+    return P .. ':f' .. state
+end
+
+-- Lists a topic that may be new.
+local function list_topic(topic)
+    if call('HSETNX', K.topics, topic, '') == 1 then
+        call('ZADD', ends_of(DONE), 'NX', now, topic)
+    end
+end
+
 -- Returns the key of a lane. The lane and its topic exist from now on.
 local function lane(topic, priority, lost)
     local name, there = lane_name(priority, lost), topic_named(topic)
     if not (there.value and there.by_name[name]) then
+        list_topic(topic)
         call('HSET', K.topics, topic, (there.value or '') .. (there.by_name[name] and '' or ' ' .. name))
         topics[topic] = nil
         there = topic_named(topic)
@@ -134,9 +149,11 @@ local function flush()
     end
     write('ZREM', removed)
     write('ZADD', added)
-    for topic, lease in pairs(bounds) do
-        call('ZADD', K.leases, 'LT', lease, topic)
-        bounds[topic] = nil
+    for key, lowest in pairs(bounds) do
+        for topic, score in pairs(lowest) do
+            call('ZADD', key, 'LT', digits(score), topic)
+        end
+        bounds[key] = nil
     end
 end
 
@@ -149,10 +166,16 @@ local function write_states()
     flush()
 end
 
+-- Notes a time in a set of topics by their first one.
+local function note_first(key, topic, score)
+    local lowest = list_of(bounds, key)
+    lowest[topic] = min(score, lowest[topic] or score)
+end
+
 local function lease_until(b, state)
     local topic, lease = state[TEXT].topic, state[LEASE]
     add((names[topic] or keys_of(topic)).leases, lease, b)
-    bounds[topic] = min(lease, bounds[topic] or lease)
+    note_first(K.leases, topic, lease)
 end
 
 -- Returns the earliest time at which a lease may be over, or false: the time noted for a topic is checked once it is the first.

@@ -213,6 +213,7 @@ local function enter(job, held, touched)
     if past and past[STATE] >= DONE then
         lane(topic, job.priority) -- whatever its state, the topic has this priority
         add(keys_of(topic)[past[STATE]], past[ENDED], b)
+        note_first(ends_of(past[STATE]), topic, min(past[ENDED], now))
     else
         wait_until(b, topic, job.due, job.priority, past and past[LOST])
     end

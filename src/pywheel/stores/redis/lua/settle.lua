@@ -63,6 +63,9 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
     else
         state[STATE] = to
         add(keys_of(topic)[to], ended, b)
+        if to ~= DONE then
+            note_first(ends_of(to), topic, ended)
+        end
         if key then
             local free = freed[topic] or {keys = {}, ids = {}}
             freed[topic], free.keys[#free.keys + 1], free.ids[#free.ids + 1] = free, key, b

@@ -55,7 +55,7 @@ function steps.put()
         local topic, due, text = ARGV[4], due_at(ARGV[5])
         id, b = new_id()
         call('HSET', chunk(':j:', b), b, created(now) .. ARGV[6])
-        call('HSETNX', K.topics, topic, '')
+        list_topic(topic)
         call('ZADD', P .. ':d:0:' .. topic, text or digits(due), b)
         if due <= furthest then
             begin_call()

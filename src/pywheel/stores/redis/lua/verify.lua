@@ -129,6 +129,10 @@ function check.j(name, b)
     for place, there in pairs(places_of(b, state)) do
         check_place(b, state, place, unpack(there, 1, 3))
     end
+    local ends = ends_of(max(state[STATE], DONE))
+    if not call('ZSCORE', ends, topic) and wrong(INDEXES, b) then
+        call('ZADD', ends, '-inf', topic) -- a purge corrects it
+    end
     local first = state[STATE] == RUNNING and tonumber(call('ZSCORE', K.leases, topic) or math.huge)
     if first and first > state[LEASE] and wrong(INDEXES, b) then
         call('ZADD', K.leases, 'LT', state[LEASE], topic)
