@@ -1,5 +1,6 @@
 """No call keeps others waiting for long: its work is bounded, whatever else is stored. Counted, not timed."""
 
+from itertools import chain
 from unittest.mock import ANY
 
 import pytest
@@ -291,6 +292,69 @@ class TestAPurgeOfManyTopics:
         store.apply([ops.Nack(nacked.id, nacked.claims, None, "e")])
         assert store.apply([ops.Purge(State.DEAD, 10_000, None, 10)]) == [1]
         assert store.ask(q.GetStates([lost.id, nacked.id])) == [None, State.DEAD]
+
+
+class TestListsOfManyTopics:
+    """They ask for some topics a call, and read the bodies of the jobs that come first."""
+
+    TOPICS = 600
+
+    @pytest.fixture
+    def jobs(self, store, clock):
+        """The ids of two jobs of each topic, in the order of their due times. The first 600 have the same key."""
+        topics = [f"t{place:03}" for place in range(self.TOPICS)]
+        first = [NewJob(topic, b"", clock.wall() + 10 * place, "x") for place, topic in enumerate(topics)]
+        second = [NewJob(topic, b"", clock.wall() + 10**6 - 10 * place) for place, topic in enumerate(topics)]
+        return [*store.apply([ops.Put(tuple(first))])[0], *reversed(store.apply([ops.Put(tuple(second))])[0])]
+
+    def listed(self, store, filter, newest, limit):
+        """Return the ids on each page of a list."""
+        pages, after = [], ""
+        while after is not None:
+            page = store.ask(q.GetPage(filter, after, limit, newest=newest))
+            pages.append([job.id for job in page.jobs])
+            after = page.next
+        return pages
+
+    @pytest.mark.parametrize("newest", [False, True])
+    def test_jobs_with_a_key(self, store, monitor, jobs, newest):
+        with monitor.short():
+            pages = self.listed(store, Filter(key="x"), newest, 250)
+        assert [*chain(*pages)] == sorted(jobs[: self.TOPICS], reverse=newest)
+        assert [len(page) for page in pages] == [250, 250, 100]
+
+    @pytest.mark.parametrize("newest", [False, True])
+    def test_jobs_by_due_time(self, store, clock, monitor, jobs, newest):
+        filter = Filter(state=State.DELAYED, due_from=clock.wall() + 5, due_until=clock.wall() + 10**6 - 5)
+        with monitor.short():
+            pages = self.listed(store, filter, newest, 300)
+        assert [*chain(*pages)] == (jobs[-2:0:-1] if newest else jobs[1:-1])
+        assert [job.id for job in store.ask(q.ListJobs(filter))] == sorted(jobs[1:-1])[:1_000]
+
+    @pytest.mark.parametrize("state", [State.RUNNING, State.DONE, State.DEAD, State.CANCELLED])
+    def test_few_jobs_of_a_state_beside_thousands_of_others(self, store, clock, monitor, jobs, state):
+        put(store, MANY, clock.wall() + 10**6, 0)
+        clock.advance(10)
+        found = [store.apply([ops.Reserve(topic, 1, TERMS, "w")])[0][0] for topic in ("t000", "t150", "t599")]
+        if state is not State.RUNNING:
+            end = {State.DONE: ops.Ack, State.DEAD: ops.Nack, State.CANCELLED: ops.Release}[state]
+            more = (None, "e") if state is State.DEAD else ()
+            store.apply([end(job.id, job.claims, *more) for job in found])
+        if state is State.CANCELLED:
+            store.apply([ops.Cancel(job.id) for job in found])
+        with monitor.short() as calls:
+            assert [job.id for job in store.ask(q.ListJobs(Filter(state=state)))] == [job.id for job in found]
+        assert sum(call.values for call in calls) < MANY
+
+
+def test_a_key_that_finished_jobs_had_more_often_than_one_call_reads_finds_the_others_behind_them(store, clock):
+    for _ in range(1_000):
+        [[id]] = store.apply([ops.Put((NewJob("t", b"", clock.wall(), "k"),))])
+        store.apply([ops.Cancel(id)])
+    [[id]] = store.apply([ops.Put((NewJob("t", b"", clock.wall(), "k"),))])
+    [[job]] = store.apply([ops.Reserve("t", 1, TERMS, "w")])
+    store.apply([ops.Ack(job.id, job.claims)])
+    assert [job.id for job in store.ask(q.ListJobs(Filter("t", State.DONE, "k")))] == [id]
 
 
 def test_an_ack_takes_no_command_for_the_purge_to_come(store, clock, monitor):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise, repeat
 from math import inf
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ANSWERS"]
 
 _LOOKS: Final = 4  # calls for one page
-_FIRST: Final = 1_000  # due jobs of one look
+_FIRST: Final = 1_000  # due jobs of one look, or jobs of a list whose bodies are read next
+_FEW: Final = 2_000  # jobs that may match, up to which they are listed at once
 _NOTES: Final = 128  # of up to 64 KiB, read at once
 _TOPICS: Final = 100  # counted by one call: the server answers others in between
 _SPANS: Final = 20
@@ -45,8 +46,8 @@ def _jobs(store: RedisStore, query: q.ListJobs) -> list[Job]:
 def _page(store: RedisStore, query: q.GetPage) -> q.Page:
     """Return a page of a list.
 
-    If a topic, or a state, has thousands of jobs, a page by id scans some thousands of all jobs. The cost of a page by
-    due time grows with its jobs and, without a topic, with the number of topics.
+    If a topic, or a state, has thousands of jobs, a page by id scans some thousands of all jobs. Otherwise the cost of
+    a page grows with its jobs and, without a topic, with the number of topics: by state, key, or due time.
     """
     wanted = asked(query)
     jobs, sizes, last = _listed(store, wanted, _LOOKS)
@@ -56,24 +57,62 @@ def _page(store: RedisStore, query: q.GetPage) -> q.Page:
 def _listed(store: RedisStore, wanted: Asked, looks: float = inf) -> tuple[list[Job], list[int], Position | None]:
     """Return jobs, the sizes of their bodies, and the place behind which there may be more.
 
-    It makes up to `looks` calls, for at most about the bytes of one page.
+    It looks at jobs by up to `looks` calls, for at most about the bytes of one page.
     """
     found: list[Job] = []
     sizes: list[int] = []
     place: Position | None = wanted.after
     held = 0
-    state = None if wanted.filter.state is None else STATES.index(wanted.filter.state)
-    asked = {**wanted.filter._asdict(), "state": state, "down": wanted.newest, "stop": wanted.until}
+    filter = wanted.filter
+    state = None if filter.state is None else STATES.index(filter.state)
+    asked = {**filter._asdict(), "state": state, "down": wanted.newest, "preview": wanted.preview}
+    by_places = (filter.topic, filter.state, filter.key) != (None, None, None)
+    places: list[Position] = []  # of the next jobs that may match
+    further = True  # whether there may be more behind these
     while place is not None and len(found) < wanted.limit and looks > 0 and held < BYTES:
-        due = str(place.due) if wanted.by_due else None
-        asked |= {"due": due, "after": min(max(place.id, 0), LAST), "preview": wanted.preview, "most": BYTES - held}
-        _, more, due, id, jobs, lengths = store.run("page", limit=min(wanted.limit - len(found), PIECE), **asked)
-        place = Position(score(due) if wanted.by_due else 0, from_id(id)) if more else None
+        asked |= {"after": min(max(place.id, 0), LAST), "most": BYTES - held}
+        if by_places and not places:
+            listed = _places(store, wanted, asked, place, wanted.limit - len(found))
+            by_places = listed is not None
+            places, further = listed or ([], True)
+            if by_places and not places:
+                return found, sizes, None
+        ids = [to_ids([one.id for one in places[:_FIRST]])] if by_places else []
+        _, more, id, jobs, lengths = store.run("page", *ids, limit=min(wanted.limit - len(found), PIECE), **asked)
+        if by_places:
+            looked = [one.id for one in places].index(from_id(id)) + 1
+            place, places = places[looked - 1] if further or looked < len(places) else None, places[looked:]
+        else:
+            place = Position(0, from_id(id)) if more else None
         found += jobs_of(jobs)
         sizes += lengths
         looks -= 1
         held = sum(len(job.body) for job in found) if looks < inf else 0
     return found, sizes, place
+
+
+def _places(
+    store: RedisStore, wanted: Asked, asked: Mapping[str, Any], after: Position, limit: int
+) -> tuple[list[Position], bool] | None:
+    """Return the places of the next jobs that may match, and whether there may be more. None if they are too many."""
+    whole = not wanted.by_due and wanted.filter.key is None
+    most = _FEW if whole else min(max(limit, 100), _FIRST)
+    found: list[Position] = []
+    further = False
+    due, stop = str(after.due) if wanted.by_due else None, wanted.until
+    for topics in parts(_names(store, wanted.filter.topic), _TOPICS):
+        part = {**asked, "topics": topics, "due": due, "stop": stop, "limit": most}
+        _, ids, more, dues = store.run("ids", **part)
+        if ids is None or (whole and len(found) + len(ids) // 6 > most):
+            return None
+        each = (from_id(ids[first : first + 6]) for first in range(0, len(ids), 6))
+        found += map(Position, map(score, dues) if wanted.by_due else repeat(0), each)
+        found.sort(reverse=wanted.newest)
+        further = further or more > 0 or len(found) > most
+        del found[most:]
+        if wanted.by_due and len(found) == most:
+            stop = found[-1].due
+    return found, further
 
 
 def _histories(store: RedisStore, query: q.GetHistories) -> list[list[Attempt]]:

@@ -9,7 +9,7 @@ local function register(flag, functions)
         redis.register_function({function_name = 'pywheel_' .. name .. '_' .. VERSION, flags = {flag}, callback = callback})
     end
 end
-register('no-writes', {'job', 'page', 'forecast', 'ended', 'notes', 'states', 'histories', 'counts', 'lapsed', 'claims', 'next_dues',
+register('no-writes', {'job', 'ids', 'page', 'forecast', 'ended', 'notes', 'states', 'histories', 'counts', 'lapsed', 'claims', 'next_dues',
     'first_due', 'verify'})
 -- These work without free memory: a store can be opened, claimed jobs settled, and finished ones purged.
 register('allow-oom', {'open', 'beat', 'hear', 'leave', 'roster', 'lease', 'settle', 'mend'})

@@ -1,8 +1,6 @@
 -- Reading. Arguments of functions come by name, and so do answers to queries: stores/redis/queries.py.
 local READ = 16000000 -- bytes of jobs that are looked at for an answer
 local WORK = 1000 -- of one call: 4 for a job that is looked at, 1 for one whose state rules it out
-local FEW = 2000 -- an index up to this size is read at once
-local TOPICS = 200 -- topics whose indexes are looked at at once
 
 -- ---- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -192,7 +190,7 @@ local function may_fit(state)
 end
 
 -- Looks at some jobs, in order; returns whether all were looked at. The page notes its progress.
-local function look_at(ids, dues)
+local function look_at(ids)
     local first, some = 1, 4
     while first <= #ids do
         local part, wanted = {unpack(ids, first, min(first + some - 1, #ids))}, {}
@@ -203,7 +201,7 @@ local function look_at(ids, dues)
         local jobs = values(':j:', wanted)
         for place, b in ipairs(part) do
             local job = jobs[b]
-            page.work, page.after, page.due = page.work + (job and 4 or 1), b, dues and dues[first + place - 1] or page.due
+            page.work, page.after = page.work + (job and 4 or 1), b
             if job then
                 local _, size, topic = read_job(job)
                 page.read = page.read + #job
@@ -233,26 +231,24 @@ local function members_from(key, first, by, least, most, limit)
     return call('ZRANGE', key, first, most, by, 'LIMIT', 0, limit)
 end
 
--- Returns the next ids of all jobs with the key.
-local function ids_with_key()
-    local ids, first = {}, '(' .. with_key(page.key, page.after)
+-- Returns the first ids with the key in some topics, and whether there may be more.
+local function with_page_key()
+    local ids, first, more = {}, '(' .. with_key(page.key, page.after), false
     for _, name in ipairs(page.topics) do
-        local former = members_from(keys_of(name).former, first, 'BYLEX', '[' .. page.key .. '\0', '(' .. page.key .. '\1', WORK)
+        local former = members_from(keys_of(name).former, first, 'BYLEX', '[' .. page.key .. '\0', '(' .. page.key .. '\1', page.limit)
+        more = more or #former == page.limit
         for place, member in ipairs(former) do
             former[place] = sub(member, -6)
         end
         former[#former + 1] = call('HGET', keys_of(name).holders, page.key) or nil
         collect(ids, former)
     end
-    return ids
+    return ids, more
 end
 
--- Returns the ids of all jobs that may match, and perhaps of some others; nil if these are too many.
+-- Returns the ids of all jobs of some topics that may match, and perhaps of some others; nil if these are too many.
 local function few()
     local found, ids, size, state = {}, {}, 0, page.state
-    if not (page.topic or state) or #page.topics > TOPICS then
-        return nil
-    end
     for _, name in ipairs(page.topics) do
         for _, one in ipairs((not state or state == DELAYED) and topic_named(name) or {}) do
             found[#found + 1] = one[2]
@@ -265,10 +261,34 @@ local function few()
     for _, key in ipairs(found) do
         size = size + call('ZCARD', key)
     end
-    for _, key in ipairs(size <= FEW and found or {}) do
+    for _, key in ipairs(size > 0 and size <= page.limit and found or {}) do
         collect(ids, call('ZRANGE', key, 0, -1))
     end
-    return size <= FEW and ids or nil
+    return size <= page.limit and ids or nil, false
+end
+
+-- Returns the first waiting jobs of some topics by due time: ids, whether there may be more, and the due times.
+local function by_due()
+    local sources, ids, dues = {}, {}, {}
+    for _, name in ipairs(page.topics) do
+        for _, one in ipairs(topic_named(name)) do
+            local rank = rank_of(one[2], page.due, number(page.after), not page.down)
+            sources[#sources + 1] = {key = one[2], from = page.down and call('ZCARD', one[2]) - rank or rank}
+        end
+    end
+    for place, job in ipairs(merged(sources, page.limit, page.stop, page.down)) do
+        ids[place], dues[place] = job[ID], digits(job[SCORE])
+    end
+    return ids, #ids == page.limit, dues
+end
+
+-- Returns the ids of jobs of some topics that may match, from a place on: up to `limit` by due time; by key some more; others all. Answers
+-- with the ids, false if there are too many, whether there may be more, and the due times.
+function api.ids(asked)
+    page = asked
+    page.after = bid(asked.after)
+    local ids, more, dues = (page.due and by_due or page.key and with_page_key or few)()
+    return ids and table.concat(ids) or false, more and 1 or 0, dues or {}
 end
 
 -- Scans the hashes of jobs; returns whether it came to the end.
@@ -293,32 +313,12 @@ local function walk()
     end
 end
 
-local function by_due()
-    local sources, ids, dues, wanted = {}, {}, {}, min(page.limit, WORK / 4)
-    for _, name in ipairs(page.topics) do
-        for _, one in ipairs(topic_named(name)) do
-            local rank = rank_of(one[2], page.due, number(page.after), not page.down)
-            sources[#sources + 1] = {key = one[2], from = page.down and call('ZCARD', one[2]) - rank or rank}
-        end
-    end
-    local found = merged(sources, wanted + 1, page.stop, page.down)
-    for place = 1, min(#found, wanted) do
-        ids[place], dues[place] = found[place][ID], digits(found[place][SCORE])
-    end
-    return look_at(ids, dues) and #found <= wanted
-end
-
--- Returns whether there may be more jobs, the due time and the id of the last place looked at, the jobs, and the sizes of their bodies.
+-- Looks at some jobs whose ids are given, or at all; returns whether there may be more, the last id looked at, the jobs, and the sizes of
+-- their bodies.
 function api.page(asked)
+    local ids = take()
     page = asked
     page.after, page.found, page.sizes, page.work, page.bytes, page.read = bid(asked.after), {}, {}, 0, 0, 0
-    page.topics = page.topic and {page.topic} or call('HKEYS', K.topics)
-    local all
-    if page.due then
-        all = by_due()
-    else
-        local ids = page.key and ids_with_key() or few()
-        all = ids and look_at(in_order(ids)) or not ids and walk()
-    end
-    return all and 0 or 1, page.due or 0, page.after, page.found, page.sizes
+    local all = ids and look_at(ids_of(ids)) or not ids and walk()
+    return all and 0 or 1, page.after, page.found, page.sizes
 end
