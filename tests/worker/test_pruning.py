@@ -93,6 +93,17 @@ def test_pruning_waits_while_jobs_are_overdue_but_not_for_ever(queue, clock, ste
     assert sum(map(len, purges(steps))) == 1
 
 
+@pytest.mark.parametrize("took", [0, 500, 9_000])
+def test_pruning_rests_for_four_times_as_long_as_it_took_even_if_it_found_nothing(clock, took):
+    def slow(when, commands):
+        if when == "before" and isinstance(commands[0], Purge):
+            clock.advance(took / 1000)
+
+    pruning = Pruning(FaultyStore(JobQueue("memory:", clock=clock).store, slow), "w", dict.fromkeys([State.DONE], 1))
+    pruning.work(NOW + 300, busy=False, in_charge=True)
+    assert pruning.due_at == NOW + 300 + max(250, 4 * took)
+
+
 def test_workers_that_begin_together_prune_at_different_moments(queue, clock):
     several = [Pruning(queue.store, "w", retention("1d")) for _ in range(20)]
     for pruning in several:

@@ -30,8 +30,8 @@ _ALONE: Final = 1.0  # the same if there are none
 _GONE: Final = 1.25  # times the notifier's `silent`: after such a silence a worker's shards go to the others
 _RECOVERY: Final = ""  # the topic whose first shard's owner ends lost leases for all
 _PRUNED: Final = 200  # jobs that are pruned in one step, some 2 ms
-_SHARE: Final = 4  # times as long as a step took is the pause after it, while there are more jobs to prune
-_PAUSE: Final = 10  # ms of that pause, at least
+_SHARE: Final = 4  # times as long as a step took is the pause after it, at least
+_PAUSE: Final = 10  # ms of that pause, at least, while there are more jobs to prune
 _ROUND: Final = (250, 30_000)  # ms between looks with nothing more to prune: a tenth of `keep`, within these bounds
 _OTHERS: Final = 10  # times as long between looks of a worker that is not in charge
 _BUSY: Final = 2_000  # ms for which pruning waits while jobs are overdue
@@ -155,9 +155,9 @@ class Pruning:
         self._at[state] = now + self._rounds[state] * (1 if in_charge else _OTHERS)
         began = self._store.clock.time()
         [pruned] = self._store.apply([Purge(state, self._kept[state], None, _PRUNED)])
-        if isinstance(pruned, StoreError) or pruned >= _PRUNED:
-            took = self._store.clock.time() - began
-            self._at[state] = now + max(_PAUSE, round(_SHARE * took * 1000))
+        took = self._store.clock.time() - began
+        more = isinstance(pruned, StoreError) or pruned >= _PRUNED
+        self._at[state] = max(now + _PAUSE if more else self._at[state], now + round(_SHARE * took * 1000))
 
     def _look(self, now: int) -> None:
         """Read the notes of all workers."""
