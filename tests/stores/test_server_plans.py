@@ -77,6 +77,7 @@ class OfPostgres:
 
 ENDED = {
     "those that ended last": lambda store: store.ask(ListEnded("t", 0, 9)),
+    "the dead that ended last": lambda store: store.ask(ListEnded("t", 0, 9, state=State.DEAD)),
     "none that ended by then": lambda store: store.ask(ListEnded("t", 0, 9, 1)),
     "none that ended since": lambda store: store.ask(ListEnded("t", 10**13, 9)),
     "none that ended long ago": lambda store: store.apply([ops.Purge(State.CANCELLED, 10**12, None, 9)]),

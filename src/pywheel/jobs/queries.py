@@ -269,17 +269,21 @@ class Ended(NamedTuple):
 class ListEnded(Query[list[Ended]]):
     """Up to `limit` jobs that ended at `since` (ms) or later, and by `until`, the latest first, of a topic or of all.
 
-    Each comes with the attempt that ended it; RECENT_MOST at most. A lease that is over ends its job with `Expire`, as
-    of then. Jobs that were retried, deleted or purged since are missing. O(topics + limit).
+    With `state`, those in it alone. Each comes with the attempt that ended it; RECENT_MOST at most. A lease that is
+    over ends its job with `Expire`, as of then. Jobs that were retried, deleted or purged since are missing.
+    O(topics + limit). BadJob: jobs in that state have not ended.
     """
 
     topic: str | None
     since: int
     limit: int
     until: int | None = None
+    state: State | None = None
 
     def __post_init__(self) -> None:
         whole(self.limit, "limit", MOST, 0)
+        if self.state is not None and self.state.live:
+            raise BadJob(f"jobs that are {self.state} have not ended")
 
     @property
     def most(self) -> int:

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from pywheel import JobQueue, LimitOverride
-from pywheel.jobs.commands import Nack, SetNote
+from pywheel.clock import ManualClock
+from pywheel.jobs.commands import Expire, Nack, SetNote
 from pywheel.jobs.job import State
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.page import bulk
@@ -336,6 +337,58 @@ def test_a_group_of_dead_jobs_leads_to_exactly_its_jobs(queue, client, monkeypat
     led = [pages_of(client, html.unescape(link)) for link, _ in groups]
     assert [int(number) for _, number in groups] == list(map(len, led))
     assert sorted(led) == sorted(ids.values())
+
+
+def summary(client, topic=""):
+    """Return the first line of the page of dead jobs, without its thin spaces, and the ids it links to."""
+    page = client.get(f"/dead?topic={topic}").text
+    said = re.search(r'<p class="note">(.*?)(?: in |<)', page)[1].replace("\u202f", "")
+    return said, sorted(map(int, re.findall(r"/jobs/(\d+)", page)))
+
+
+def test_the_dead_are_found_behind_many_jobs_that_wait_and_however_many_they_are(queue, client, monkeypatch):
+    """In an instant: the lists by id scan ten jobs for each part, the ends of a topic's dead jobs come by an index."""
+    monkeypatch.setattr("pywheel.stores.sql.lists._FEW", 5)
+    monkeypatch.setattr("pywheel.stores.sql.lists._WALK", 10)
+    monkeypatch.setattr("pywheel.server.page.jobs._PART_OF_DEAD", 5)
+    monkeypatch.setattr("pywheel.server.page.jobs._PATIENCE", 0)
+    queue.put_many([queue.job("shop.notify", delay=60)] * 30)
+    queue.put_many([queue.job("shop.notify")] * 30)
+    for job in queue.reserve("shop.notify", 30):
+        queue.ack(job)
+    ids = [dead(queue) for _ in range(12)]
+    assert summary(client) == ("5 of 12 dead jobs", [ids[-5], ids[-1]])
+    monkeypatch.setattr("pywheel.server.page.jobs._PATIENCE", 60)
+    assert summary(client) == ("12 dead jobs", [ids[0], ids[-1]])
+
+
+def test_topics_with_dead_jobs_take_turns_and_the_page_says_how_many_it_looked_at(queue, client, monkeypatch):
+    monkeypatch.setattr("pywheel.server.page.jobs._PART_OF_DEAD", 5)
+    monkeypatch.setattr("pywheel.server.page.jobs._DEAD", 6)
+    many, few = [dead(queue, "many") for _ in range(12)], dead(queue, "few")
+    assert summary(client) == ("6 of 13 dead jobs", [many[-5], many[-1], few])
+    assert summary(client, "few") == ("1 dead jobs", [few])
+
+
+def test_dead_jobs_whose_last_attempt_was_lost_are_grouped_by_their_last_error(sites):
+    clock = ManualClock()
+    with JobQueue("memory:", clock=clock) as queue, sites(queue).client() as client:
+        ids = [queue.put("mail", max_attempts=2) for _ in range(2)]
+        for job in queue.reserve("mail", 2):
+            queue.nack(job, 0, error="wrong")
+        queue.reserve("mail", 2, ttr=1)
+        clock.advance(2)
+        for _ in range(3):  # nobody has ended them, then one, then both
+            assert summary(client) == ("2 dead jobs", ids)
+            assert client.get("/dead").text.count('name="like" value="wrong"') == 1
+            queue.store.apply([Expire(1)])
+
+
+def test_dead_jobs_that_no_part_has_are_not_said_to_be_none(queue, client, monkeypatch):
+    dead(queue)
+    monkeypatch.setattr("pywheel.server.page.jobs._dead", lambda *_: iter([[]]))
+    assert summary(client) == ("Looked at none yet of 1 dead jobs.", [])
+    assert "No job is dead" not in client.get("/dead").text
 
 
 # ---- who may ---------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -16,7 +17,7 @@ from ..._errors import BadJob, PywheelError
 from ...jobs.bodies import is_encrypted
 from ...jobs.commands import Change
 from ...jobs.job import Attempt, Job, State
-from ...jobs.queries import Filter, GetHistories, GetJob
+from ...jobs.queries import CountJobs, Ended, Filter, GetHistories, GetJob, ListEnded
 from ...stores.contract import Store
 from ..api.records import job_out
 from ..problems import Problem
@@ -39,6 +40,7 @@ _PREVIEW: Final = 96  # bytes of a body
 _SELECTED: Final = 1_000
 _COMPLETED: Final = 500  # topics that the browser can complete
 _DEAD: Final = 20_000  # dead jobs that are grouped
+_PART_OF_DEAD: Final = 1_000  # dead jobs of a topic that are read at once
 _PATIENCE: Final = 1.5  # seconds
 _GROUPS: Final = 200
 _PART: Final = 64 << 10  # bytes in one write: a reader that takes fewer in ten seconds is dropped
@@ -278,22 +280,30 @@ async def _read(ask: Ask) -> tuple[Job, list[Attempt]]:
 # ---- dead jobs by what went wrong -----------------------------------------------------------------------------------
 
 
+class Dead(NamedTuple):
+    """A dead job."""
+
+    id: int
+    due: int
+    error: str | None
+
+
 class Group(NamedTuple):
     """Dead jobs of a topic whose errors differ only in digits and ids."""
 
     asked: Asked  # the search that finds them
     error: str  # the error of one of them
     number: int
-    first: Job
-    last: Job
+    first: Dead
+    last: Dead
 
 
 async def groups(ask: Ask) -> Response:
     """Show the groups, the largest first."""
     topic = ask.topic
-    found, seen, whole = await ask.context.long(_grouped, ask.store, topic, ask.visitor)
+    found, seen, known = await ask.context.long(_grouped, ask.store, topic, ask.visitor)
     shown, rest = found[:_GROUPS], max(len(found) - _GROUPS, 0)
-    return ask.page("dead.html", groups=shown, rest=rest, seen=seen, whole=whole, topic=topic, now=ask.now)
+    return ask.page("dead.html", groups=shown, rest=rest, seen=seen, known=known, topic=topic, now=ask.now)
 
 
 async def act_on_group(ask: Ask) -> Response:
@@ -307,24 +317,66 @@ async def act_on_group(ask: Ask) -> Response:
     return await start(ask, action, asked, asked.said(), "/dead")
 
 
-def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Group], int, bool]:
-    """Return the groups, how many jobs were looked at, and whether that is all of them."""
+def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Group], int, int]:
+    """Return the groups, how many jobs were looked at, and how many are dead.
+
+    The topics take turns, those with the most dead jobs first.
+    """
+    end, seen, sees = time.monotonic() + _PATIENCE, 0, visitor.sees
+    counts = {
+        name: each.dead
+        for name, each in store.ask(CountJobs()).items()
+        if each.dead and topic in (None, name) and (sees is None or sees(name))
+    }
     found: dict[tuple[str, str], Group] = {}
-    end, seen, whole = time.monotonic() + _PATIENCE, 0, True
-    for jobs in matching(store, Filter(topic), (State.DEAD,), visitor.sees):
-        for job in jobs:
+    turns = deque((name, _dead(store, name, counts[name])) for name in sorted(counts, key=counts.__getitem__)[::-1])
+    while turns:
+        name, parts = turns.popleft()
+        jobs = next(parts, None)
+        if jobs is not None:
+            turns.append((name, parts))
+        for job in jobs or ():
             seen += 1
-            kind = error_group(job.last_error)
-            group = found.get((job.topic, kind))
+            kind = error_group(job.error)
+            group = found.get((name, kind))
             if group is None:
-                asked = Asked(job.topic, State.DEAD, like=kind)
-                found[job.topic, kind] = Group(asked, first_line(job.last_error, 300), 1, job, job)
-            else:
-                found[job.topic, kind] = group._replace(number=group.number + 1, last=job)
+                group = Group(Asked(name, State.DEAD, like=kind), first_line(job.error, 300), 0, job, job)
+            first, last = min(group.first, job), max(group.last, job)
+            found[name, kind] = group._replace(number=group.number + 1, first=first, last=last)
         if seen >= _DEAD or time.monotonic() > end:
-            whole = False
             break
-    return sorted(found.values(), key=lambda group: (-group.number, group.asked.topic)), seen, whole
+    groups = sorted(found.values(), key=lambda group: (-group.number, group.asked.topic))
+    return groups, seen, max(seen, sum(counts.values()))
+
+
+def _dead(store: Store, topic: str, number: int) -> Iterator[list[Dead]]:
+    """Yield the dead jobs of a topic, `number` of them, a part at a time: by their ends, the latest first.
+
+    A list by id may scan all jobs of the store. It has jobs, though, whose lease is over and ended by no `Expire` yet.
+    """
+    until, seen = None, set[int]()
+    while True:
+        ended = store.ask(ListEnded(topic, 0, _PART_OF_DEAD, until, State.DEAD))
+        new = [one for one in ended if one.id not in seen]
+        yield _with_errors(store, new)
+        seen.update(one.id for one in new)
+        if len(ended) < _PART_OF_DEAD:
+            break
+        until = ended[-1].ended - (not new)
+    if len(seen) < number:
+        for jobs in matching(store, Filter(topic), (State.DEAD,), None):
+            yield [Dead(job.id, job.due, job.last_error) for job in jobs if job.id not in seen]
+
+
+def _with_errors(store: Store, ended: Sequence[Ended]) -> list[Dead]:
+    """Return dead jobs with their last errors, which may be of earlier attempts: a lost one has none."""
+    unsaid = [one.id for one in ended if one.error is None]
+    histories = store.ask(GetHistories(unsaid)) if unsaid else []
+    earlier = {
+        id: next((attempt.error for attempt in reversed(history) if attempt.error is not None), None)
+        for id, history in zip(unsaid, histories, strict=True)
+    }
+    return [Dead(one.id, one.due, earlier.get(one.id, one.error)) for one in ended]
 
 
 # ---- all that a search finds, as JSON Lines -------------------------------------------------------------------------

@@ -174,6 +174,7 @@ def _forecast(store: RedisStore, query: q.GetForecast) -> list[int]:
 def _ended(store: RedisStore, query: q.ListEnded) -> list[q.Ended]:
     rows: list[Any] = []
     asked = {"since": clamped(query.since), "by": None if query.until is None else clamped(query.until)}
+    asked["state"] = None if query.state is None else STATES.index(query.state)
     for topics in parts(_names(store, query.topic), _TOPICS):
         rows += store.run("ended", topics=topics, limit=query.most, **asked)[1]
     rows.sort(key=itemgetter(6, 0), reverse=True)

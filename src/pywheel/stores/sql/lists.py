@@ -265,7 +265,8 @@ def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
         return []
     span = {"since": clamped(query.since), "until": clamped(query.until or 0), "limit": limit}
     by = "" if query.until is None else "AND j.ended <= :until"
-    states = " UNION ALL ".join(f"SELECT {code} AS state" for code in range(len(FINISHED)))
+    codes = range(len(FINISHED)) if query.state is None else (FINISHED.index(query.state),)
+    states = " UNION ALL ".join(f"SELECT {code} AS state" for code in codes)
     order = "ORDER BY j.ended DESC, j.id DESC LIMIT"
     # The time is not compared in the inner query: MySQL would read all that ended before.
     firsts = Rows(

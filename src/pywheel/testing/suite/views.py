@@ -216,6 +216,10 @@ class ReadingTests(StoreTests):
         assert self.ask(q.ListEnded("t", 0, 1)) == found[:1]
         assert self.ask(q.ListEnded("t", NOW + 11, 10)) == self.ask(q.ListEnded("nowhere", 0, 10)) == []
         assert self.ask(q.ListEnded("t", 0, 0)) == []
+        for one in found:
+            assert self.ask(q.ListEnded("t", 0, 10, state=one.state)) == [one]
+        assert self.ask(q.ListEnded(None, 0, 10, NOW, State.DEAD)) == []
+        self.raises(BadJob, partial(q.ListEnded, "t", 0, 10, state=State.DELAYED))
         assert [ended.topic for ended in self.ask(q.ListEnded(None, 0, 2))] == ["u", "t"]
         assert len(self.ask(q.ListEnded(None, 0, 1_000))) == 4
 

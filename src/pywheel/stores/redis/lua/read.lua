@@ -111,7 +111,7 @@ end
 function api.ended(asked)
     local sources, ids, found = {}, {}, {}
     for _, name in ipairs(asked.topics) do
-        for state = DONE, CANCELLED do
+        for state = asked.state or DONE, asked.state or CANCELLED do
             local key = keys_of(name)[state]
             local later = asked.by and call('ZCOUNT', key, beyond(asked.by), '+inf') or 0
             sources[#sources + 1] = {key = key, from = later}
