@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from pywheel import JobQueue, StoreAway
 from pywheel.jobs.commands import Announce
 from pywheel.jobs.job import Attempt, Job, Outcome, State
-from pywheel.jobs.queries import CountJobs
+from pywheel.jobs.queries import CountJobs, Member
 from pywheel.server import app, sse
 from pywheel.server.access import EVERYTHING
 from pywheel.server.coming import HORIZONS, Forecaster, Part
@@ -190,6 +190,31 @@ def test_a_row_with_a_form_has_the_id_of_its_topic_or_worker_wherever_it_stands(
     for one, two in zip(before, after, strict=True):
         assert (len(one), len(two)) == (1, 2)
         assert one.items() < two.items()
+
+
+def test_of_many_workers_with_many_topics_the_page_shows_some_those_that_need_somebody_first(look, monkeypatch):
+    def shown(number, topics):
+        members = [
+            Member(f"w{n:04}", frozenset(f"t{topic:03}" for topic in range(topics)), 9.0 * (n == 300), 5 * (n == 200))
+            for n in range(number)
+        ]
+        return feed.fragments_of("workers", look()._replace(members=tuple(members)), EVERYTHING, "", None)["workers"]
+
+    asked, original = [], feed.owners
+    monkeypatch.setattr(feed, "owners", lambda topic, names: asked.append(topic) or original(topic, names))
+    text = shown(400, 90)
+    names = re.findall(r'name="worker" value="(\w+)"', text)
+    assert names == [*(f"w{n:04}" for n in range(98)), "w0200", "w0300"]
+    assert text.count("topic=t019") == 100
+    assert text.count("topic=t020") == 0
+    assert text.count("and 70 more") == 100
+    assert "There are 400 workers." in text
+    assert asked == [f"t{topic:03}" for topic in range(20)]
+    assert sum(map(int, re.findall(r'class="faint">(\d+)</span></span>', text))) <= 32 * 20
+    text = shown(100, 20)
+    assert sum(map(int, re.findall(r'class="faint">(\d+)</span></span>', text))) == 32 * 20
+    assert " more" not in text
+    assert "There are" not in text
 
 
 @pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a\x0bb", "a\x1cb"])

@@ -34,7 +34,8 @@ __all__ = ["Feed", "Frame", "fragments_of"]
 
 _VIEWS: Final = ("overview", "topic", "workers")
 _FRAMES: Final = 1_000  # different views that are kept
-_ROWS: Final = 100  # topics that are shown: those that need attention come first
+_ROWS: Final = 100  # topics, or workers, that are shown: those that need attention come first
+_TOPICS: Final = 20  # topics of a worker that are shown
 _GZIP_HEAD: Final = struct.pack("<BBBBLBB", 0x1F, 0x8B, 8, 0, 0, 0, 255)
 
 
@@ -174,6 +175,7 @@ class Worker(NamedTuple):
 
     member: Member
     topics: tuple[tuple[str, int], ...]  # with the number of shards that it owns
+    more: int  # topics that are not shown
     room: str
     may_order: bool
 
@@ -203,7 +205,10 @@ def fragments_of(name: str, snapshot: Snapshot, visitor: Grant, root: str, topic
         rows = _rows([here], snapshot, visitor) if here is not None and visitor.may("read", here.name) else []
         parts["topic-now"] = fragment("topic_now", rows=rows, now=snapshot.at)
     if name == "workers":
-        parts["workers"] = fragment("workers", workers=_workers(snapshot, visitor), root=root)
+        there = [one for one in snapshot.members if may_see(visitor, one)]
+        first = heapq.nsmallest(_ROWS, there, key=lambda one: (not one.gone, one.behind <= 0))
+        workers = _workers(sorted(first), snapshot, visitor)
+        parts["workers"] = fragment("workers", workers=workers, rest=len(there) - len(workers), root=root)
     return parts
 
 
@@ -221,19 +226,23 @@ def _needs(topic: TopicNow, now: int) -> tuple[Any, ...]:
     return counts.dead > 0, topic.overdue(now) > 1_000, topic.paused, topic.rate or 0, counts.delayed + counts.running
 
 
-def _workers(snapshot: Snapshot, visitor: Grant) -> list[Worker]:
-    handlers: dict[str, list[str]] = {}
-    for member in snapshot.members:
-        for topic in member.topics:
-            handlers.setdefault(topic, []).append(member.worker)
-    parts = {topic: owners(topic, names) for topic, names in handlers.items() if visitor.may("read", topic)}
-    shown = []
-    for member in snapshot.members:
-        if may_see(visitor, member):
-            seen = [topic for topic in member.handles if visitor.may("read", topic)]
-            topics = tuple((topic, parts[topic].count(member.worker) if topic in parts else 0) for topic in seen)
-            shown.append(Worker(member, topics, _room(member, snapshot.at), may_order(visitor, member)))
-    return shown
+def _workers(members: Iterable[Member], snapshot: Snapshot, visitor: Grant) -> list[Worker]:
+    seen = {one: [topic for topic in one.handles if visitor.may("read", topic)] for one in members}
+    handlers: dict[str, list[str]] = {topic: [] for topics in seen.values() for topic in topics[:_TOPICS]}
+    for other in snapshot.members:
+        for topic in other.topics & handlers.keys():
+            handlers[topic].append(other.worker)
+    parts = {topic: owners(topic, names) for topic, names in handlers.items()}
+    return [
+        Worker(
+            one,
+            tuple((topic, parts[topic].count(one.worker)) for topic in topics[:_TOPICS]),
+            max(len(topics) - _TOPICS, 0),
+            _room(one, snapshot.at),
+            may_order(visitor, one),
+        )
+        for one, topics in seen.items()
+    ]
 
 
 def _room(member: Member, now: int) -> str:
