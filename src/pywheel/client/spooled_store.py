@@ -247,6 +247,8 @@ class SpooledStore(Front):
         if id < 0:
             job = self._job(id)
             id = id if job is None else job.id  # the id in the store if the job was forwarded
+            if job is not None and id < 0 and job.state is State.DEAD:  # refused: as its last forwarding ended
+                return self._spool.file.ask(GetHistories([-id]))[0][-1:]
         return self._there().ask(GetHistories([id]))[0] if id >= 0 else []
 
     def _there(self) -> Store:

@@ -8,11 +8,11 @@ from itertools import count
 
 import pytest
 
-from pywheel import Change, JobQueue, NoSuchJob, StoreAway
+from pywheel import Change, JobQueue, NoSuchJob, Result, StoreAway
 from pywheel.client.spool import Spool
 from pywheel.clock import MonotonicClock
 from pywheel.events import JobRefused
-from pywheel.jobs import State
+from pywheel.jobs import Outcome, State
 from pywheel.jobs.commands import Cancel, Edit
 from pywheel.jobs.queries import GetJob
 from tests.client.spool.spooled import back, bodies, forwarded, puts_jobs
@@ -61,6 +61,11 @@ def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue
         assert (job.id, job.state) == (id, State.DEAD)
         assert job.last_error.startswith(f"JobExists: job {holder} has the key 'k' already and is live")
         assert queue.cancel(id) is queue.reschedule(id, 5) is Change.DEAD
+        result = Result(id, State.DEAD, None, job.last_error)
+        assert queue.wait(id, 60) == queue.result(id) == result
+        [attempt] = queue.jobs.history(id)
+        assert (attempt.outcome, attempt.error) == (Outcome.FAILED, job.last_error)
+        assert attempt.ended is not None
     told = [event for event in heard if isinstance(event, JobRefused)]
     assert [(event.id, event.key) for event in told] == [(refused, "k"), (both[0], None), (both[1], "k")]
     assert queue.cancel(holder)
