@@ -204,7 +204,7 @@ class JobQueue(_Queue, Applies):
 
         Args:
             ref: the job. A key means the job that has the key when the call begins.
-            timeout: the longest wait; default: no limit.
+            timeout: the longest wait; default: no limit. The first query may last longer: up to the store's own limit.
 
         Raises:
             WaitTimeout: the job has not ended in that time. It goes on.
