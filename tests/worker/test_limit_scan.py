@@ -1,5 +1,11 @@
 """The walk past full groups, asked and told by hand: it asks for no job in vain, and sees each that is due."""
 
+import random
+from collections import Counter
+from itertools import count
+
+import pytest
+
 from pywheel.jobs.commands import Claim, Claimed, ClaimPolicy
 from pywheel.jobs.job import Due
 from pywheel.worker.limit_scan import LimitScan
@@ -10,8 +16,8 @@ POLICY = ClaimPolicy(60_000, 3)
 
 def look(scan, now):
     """Return the claim of the next look."""
-    ids, after, limit = scan.next_look(10, now)
-    return Claim("t", ids, POLICY, "w", 4, limit=limit, after=after)
+    ids, after, limit, begin = scan.next_look(10, 4, now)
+    return Claim("t", ids, POLICY, "w", begin, limit=limit, after=after)
 
 
 def learn(scan, claim, now, left, full, *, soon=None):
@@ -47,7 +53,8 @@ def test_a_walk_of_several_pages_is_followed_by_a_look_at_what_became_due_since_
     scan = LimitScan()
     page = [due(id) for id in range(10)]
     assert learn(scan, look(scan, 0), 0, page, range(10), soon=WALL)
-    assert learn(scan, look(scan, 5), 5, [due(10)], [10])
+    assert learn(scan, look(scan, 0.01), 0.01, [], [])  # a peek
+    assert learn(scan, look(scan, 0.02), 5, [due(10)], [10])
     assert look(scan, 5).after == (None, WALL, -1)
     assert not learn(scan, look(scan, 5), 5, [], [])
     assert look(scan, 5).after == (None, WALL + 5_000, -1)
@@ -60,3 +67,122 @@ def test_a_job_that_was_due_before_a_walk_began_and_comes_during_it_has_it_begin
     learn(scan, look(scan, 5), 5, [due(10)], [10])
     learn(scan, look(scan, 5), 5, [], [])
     assert scan.look_at() < 10
+
+
+# ---- what nothing limits --------------------------------------------------------------------------------------------
+
+
+class Line:
+    """A dumb store under a limit of one job of each group, and a worker whose jobs all take some looks."""
+
+    def __init__(self, concurrency, takes):
+        self.scan = LimitScan()
+        self.now = 0.0
+        self.waiting, self.started = [], []  # (-priority, due, id, group)
+        self._concurrency, self._takes = concurrency, takes
+        self._running = []  # (look at which it ends, group)
+        self._looks, self._ids = 0, count(1)
+
+    @property
+    def _wall(self):
+        return WALL + round(1000 * self.now)
+
+    def put(self, group, priority=0):
+        one = (-priority, self._wall, next(self._ids), group)
+        self.waiting.append(one)
+        self.scan.hint(one[1])
+        return one
+
+    def step(self):
+        """End jobs, and look once; each look takes 5 ms."""
+        self._looks += 1
+        ended = [group for at, group in self._running if at <= self._looks]
+        self._running = [one for one in self._running if one[0] > self._looks]
+        for group in filter(None, ended):
+            self.scan.free(group)
+        free, wall = self._concurrency - len(self._running), self._wall
+        if free:
+            ids, after, limit, begin = self.scan.next_look(free + 8, free, self.now)
+            self.now += 0.005
+            claim = Claim("t", ids, POLICY, "w", begin, limit=limit, after=after)
+            self.scan.learn(claim, self._apply(claim), (wall, self._wall), self.now, self.now + 0.08)
+        else:
+            self.now += 0.005
+
+    def _apply(self, claim):
+        behind = sorted(one for one in self.waiting if one[2] in claim.ids or (not claim.ids and _behind(one, claim)))
+        found, more = (behind, False) if claim.ids else (behind[: claim.limit], len(behind) > claim.limit)
+        full, left, busy = [], [], Counter(group for _, group in self._running)
+        jobs = []
+        for one in found:
+            rank, due, id, group = one
+            if len(jobs) < claim.begin and not (group and busy[group]):
+                busy[group] += 1
+                jobs.append(Due(due, id, "t", -rank))
+                self.waiting.remove(one)
+                self.started.append(one)
+                self._running.append((self._looks + self._takes(), group))
+                continue
+            left.append(Due(due, id, "t", -rank))
+            if len(jobs) < claim.begin:
+                full.append((id, group))
+        return Claimed(jobs, len(jobs), left, False, full=tuple(full), next=WALL if more else None)
+
+
+def _behind(one, claim):
+    if claim.after is None:
+        return True
+    priority, *place = claim.after
+    return [one[1], one[2]] > place if priority in (None, -one[0]) else -one[0] < priority
+
+
+@pytest.mark.parametrize(
+    ("groups", "concurrency", "takes"), [(1, 2, 4), (4, 8, 4), (20, 32, 4), (20, 32, 1), (300, 8, 4)]
+)
+def test_a_job_that_nothing_limits_starts_after_a_few_looks_whatever_the_backlog(groups, concurrency, takes):
+    draw = random.Random(groups)
+    line = Line(concurrency, takes=lambda: draw.randint(1, takes))
+    for n in range(4_000):
+        line.put(f"g{n % groups}")
+    for _ in range(30):
+        line.step()
+    for _ in range(8):
+        urgent = line.put(None, priority=9)
+        for _ in range(20):  # two peeks, and the looks that follow them
+            line.step()
+            line.put(f"g{draw.randrange(groups)}")
+        assert urgent in line.started
+        assert len(line.waiting) > 500, "the backlog was gone: this showed nothing"
+
+
+def test_a_new_job_that_a_peek_finds_is_asked_for_beside_the_first_of_each_group_with_a_place():
+    scan = LimitScan()
+    assert not learn(scan, look(scan, 0), 0, [due(1), due(2)], [1, 2])
+    scan.free("g")
+    peek = look(scan, 1)
+    assert (peek.begin, peek.after) == (0, (None, WALL, -1))
+    assert learn(scan, peek, 1, [due(9, WALL + 900)], [])
+    both = look(scan, 1)
+    assert both.ids == (1, 2, 9)
+    assert not learn(scan, both, 1, [due(2), due(9, WALL + 900)], [2, 9])
+    scan.free("g")
+    assert look(scan, 1.01).ids == (2, 9)
+
+
+def test_a_new_job_that_a_walk_comes_to_is_left_to_it():
+    scan = LimitScan()
+    assert learn(scan, look(scan, 0), 0, [due(id) for id in range(10)], range(10), soon=WALL)
+    peek = look(scan, 1)
+    assert learn(scan, peek, 1, [Due(WALL + 900, 20, "t", 9), due(21, WALL + 900)], [], soon=WALL)
+    assert look(scan, 1).ids == (20,)
+
+
+def test_a_new_job_that_finds_no_free_handler_is_found_again():
+    scan = LimitScan()
+    assert learn(scan, look(scan, 0), 0, [due(id) for id in range(10)], range(10), soon=WALL)
+    urgent = Due(WALL + 900, 20, "t", 9)
+    for now in range(1, 4):
+        peek = look(scan, now)
+        assert (peek.begin, peek.after) == (0, (None, WALL if now == 1 else urgent.due, -1))
+        assert learn(scan, peek, now, [urgent], [])
+        assert learn(scan, look(scan, now), now, [urgent], [])

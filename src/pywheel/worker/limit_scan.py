@@ -3,6 +3,10 @@
 The worker remembers the first jobs of each full group. When a place of the group is free, it claims them by their ids;
 when they run out, it looks for the next of the group behind the last known one. Walks through a long backlog take a
 fifth of the time at most. Between walks, the worker looks only at the jobs that became due since.
+
+A walk, or groups whose places come free all the time, may keep the worker from that look. Then it peeks now and then:
+it looks at what became due since, begins nothing, and asks for these jobs by their ids, beside the first jobs of the
+groups. So new jobs do not wait for the backlog, and no job overtakes its group.
 """
 
 from __future__ import annotations
@@ -22,12 +26,13 @@ _EACH: Final = 16  # remembered jobs of a group
 _POLL: Final = 0.08  # seconds until the first jobs of groups are asked for again, if the store does not say when
 _LATER: Final = 100  # ms by which due times may lie ahead that are put off only as somebody has the rows locked
 _PAUSE: Final = (0.5, 4)  # after a walk of more than a page: seconds at least, and times as long as it took
+_PEEK: Final = (0.05, 4)  # between peeks: seconds at least, and times as long as the last one took
 _AGAIN: Final = 60.0  # seconds after which a walk begins in any case: hints on jobs that it passed may be lost
 
 _Order = tuple[int, int, int]
 """The order of due jobs: negated priority, due time, id."""
-_Look = tuple[tuple[int, ...], tuple[int | None, int, int] | None, int]
-"""For a claim: ids, the position behind which to look, the number of jobs."""
+_Look = tuple[tuple[int, ...], tuple[int | None, int, int] | None, int, int]
+"""For a claim: ids, the position behind which to look, the number of jobs, how many of them may begin."""
 
 
 class LimitScan:
@@ -39,6 +44,7 @@ class LimitScan:
         self._more: dict[str, _Order] = {}  # groups that hold back unknown jobs: all of these come behind this position
         self._filling: str | None = None  # the group whose next jobs the last look asked for
         self._poll_at = 0.0  # when to ask whether other workers have freed a place
+        self._peek_at = 0.0  # when the next peek may begin
         self.restart()
 
     def restart(self) -> None:
@@ -47,6 +53,9 @@ class LimitScan:
         self._more.clear()
         self._freed.clear()
         self._filling = None
+        self._new: list[_Order] = []  # jobs that a peek has found, to be asked for by their ids
+        self._peeked = 0  # peeks have seen all jobs due before this that are not left to the walk, wall clock in ms
+        self._floor: float = inf  # the negated priority from which on a peek has left jobs to the walk
         self._walking = True
         self._wanted = False  # whether a walk must begin soon: a due job may not have been seen
         self._after: tuple[int | None, int, int] | None = None  # how far the walk has come
@@ -66,6 +75,7 @@ class LimitScan:
     def hint(self, due: int) -> None:
         """Take in that a job may be due at `due`."""
         self._wanted |= due <= (self._since if self._walking else self._seen)
+        self._peeked = min(self._peeked, due)
 
     def free(self, group: str) -> None:
         """Take in that a job of a group has ended."""
@@ -74,37 +84,49 @@ class LimitScan:
 
     def look_at(self) -> float:
         """Return when to claim next, apart from jobs that become due; monotonic clock."""
-        if self._freed or self._walking:
+        if self._freed or self._walking or self._new:
             return 0.0
         poll = self._poll_at if self._held else inf
         return min(poll, self._walk_at if self._wanted else self._again_at)
 
     # ---- asking -----------------------------------------------------------------------------------------------------
 
-    def next_look(self, most: int, now: float) -> _Look:
-        """Return the next look: certain ids, or `most` jobs, or more than that during a walk."""
+    def next_look(self, most: int, begin: int, now: float) -> _Look:
+        """Return the next look: certain ids, or `most` jobs, or more than that during a walk.
+
+        `begin`: how many jobs may begin. A peek begins none.
+        """
+        if (self._freed or self._after) and not self._new and now >= self._peek_at:
+            self._peek_at = now
+            return (), (None, max(self._since if self._after else self._seen, self._peeked), -1), _PAGE, 0
         if not self._freed and not self._walking and self._held and now >= self._poll_at:
             # Ask for the first job of each group: another worker may have freed a place. Many groups take turns.
             for group in list(islice(self._held, _PAGE)):
                 self._held[group] = self._held.pop(group)
                 self._freed[group] = 0
-        ids: list[int] = []
+        ids, lacking = list[int](), dict[str, int]()  # groups of which more jobs must be known for their places
         for group, count in self._freed.items():
             known = self._held.get(group, [])
             if group in self._more and len(known) <= count:
-                return self._fill(group)
+                lacking[group] = count
             ids += [id for *_, id in known[: count + 1]]  # one more shows whether the group is full then
-        self._freed.clear()
+        found, first = self._new, min((self._more[group] for group in lacking), default=None)
+        self._new = [one for one in found if first is None or one < first]  # others may belong to a lacking group
+        self._peeked = min([self._peeked, *(due for _, due, _ in found[len(self._new) :])])
+        if lacking and not self._new:
+            return (*self._fill(next(iter(lacking))), begin)
+        ids += [id for *_, id in self._new]
+        self._freed = Counter(lacking)
         if ids:
-            return tuple(ids), None, 0
+            return tuple(dict.fromkeys(ids)), None, 0, begin
         if not self._walking and now >= (self._walk_at if self._wanted else self._again_at):
             self._begin(now)
         if self._walking:
             self._began = self._began or now
-            return (), self._after, min(max(self._size, most), _PAGE)
-        return (), (None, self._seen, -1), most
+            return (), self._after, min(max(self._size, most), _PAGE), begin
+        return (), (None, self._seen, -1), most, begin
 
-    def _fill(self, group: str) -> _Look:
+    def _fill(self, group: str) -> tuple[tuple[int, ...], tuple[int, int, int], int]:
         """Return the look that finds the next jobs of a group, from its first known job on."""
         self._filling = group
         known = self._held[group]
@@ -119,13 +141,15 @@ class LimitScan:
 
     def learn(self, claim: Claim, outcome: Claimed, walls: tuple[int, int], now: float, again: float | None) -> bool:
         """Take in an outcome; return whether to claim again at once. `TopicState.learn` explains the arguments."""
+        if not claim.begin:
+            self._learn_of_peek(claim, outcome, walls[0], now)
+            return True
         full = dict(outcome.full)
         if full and again is not None:
             self._poll_at = again
         if claim.ids:
-            if not full:
-                self._poll_at = now + _POLL
-            self._learn_of_ids(claim, outcome, full, walls[1])
+            self._learn_of_ids(claim, outcome, full, walls[1], now)
+            self._learn_of_new(outcome, full)
             return bool(self._freed) or self._walking
         stopped = any(due.id not in full for due in outcome.left)  # no handler is free, or a rate holds jobs back
         looked = [(-job.priority, job.due, job.id) for job in outcome.jobs]
@@ -155,7 +179,9 @@ class LimitScan:
             return self._seen < walls[0]  # to what became due during the walk, maybe of a priority that it had passed
         return on
 
-    def _learn_of_ids(self, claim: Claim, outcome: Claimed, full: dict[int, str], wall: int) -> None:
+    def _learn_of_ids(self, claim: Claim, outcome: Claimed, full: dict[int, str], wall: int, now: float) -> None:
+        if not full:
+            self._poll_at = now + _POLL
         # A job that is due later by now was put off, or has failed: it is found again when it is due.
         left, asked = {due.id for due in outcome.left if due.due <= wall + _LATER}, set(claim.ids)
         for group, known in list(self._held.items()):
@@ -166,6 +192,27 @@ class LimitScan:
                     del self._held[group]
                 elif mine.isdisjoint(full) and len(kept) < len(known):
                     self._freed[group] += 1  # the group may have more places
+
+    def _learn_of_peek(self, claim: Claim, outcome: Claimed, wall: int, now: float) -> None:
+        looked = [(-due.priority, due.due, due.id) for due in outcome.left]
+        # The walk comes to jobs that are behind it by itself. Before these, there may be unknown jobs of their groups.
+        floor = self._floor if self._after is None else min(self._floor, -(self._after[0] or 0))
+        if len(looked) >= claim.limit and looked[-1][0] < floor:
+            self._floor = floor = looked[-1][0]
+            self._wanted = True
+        self._new = [one for one in looked if one[0] < floor]
+        self._peeked = wall
+        least, times = _PEEK
+        self._peek_at = now + max(least, times * (now - self._peek_at))
+
+    def _learn_of_new(self, outcome: Claimed, full: dict[int, str]) -> None:
+        new, self._new = self._new, []
+        left = {due.id for due in outcome.left}
+        for one in new:
+            if one[2] in full:
+                self._hold(full[one[2]], one)
+            elif one[2] in left:  # no handler is free, or a rate holds it back: a later peek finds it again
+                self._peeked = min(self._peeked, one[1])
 
     def _filled(
         self, held: list[tuple[str, _Order]], begun: set[int], last: _Order | None, *, stopped: bool, on: bool
@@ -210,3 +257,4 @@ class LimitScan:
             self._walk_at = now if self._walked <= _PAGE else now + max(least, times * took)
             self._again_at = now + max(_AGAIN, times * took)
         self._walking, self._after, self._size = False, None, 0
+        self._peeked, self._floor = 0, inf

@@ -115,7 +115,8 @@ class TopicState:
         slow: float,
     ) -> Claim:
         """Return the command that claims due jobs: it looks at `room` jobs, and `begin` of them begin at once."""
-        ids, after, limit = ((), None, room) if self.scan is None else self.scan.next_look(room, now)
+        scan = self.scan
+        ids, after, limit, begin = ((), None, room, begin) if scan is None else scan.next_look(room, begin, now)
         policy = self.policy
         if slow:
             policy = policy._replace(slack=lease_margin(policy.ttr, slow), hold=hold_of(slow))
@@ -142,6 +143,8 @@ class TopicState:
         if most is not None and self.inside + len(outcome.jobs) >= most:
             again = now + _FULL
         more = self.scan is not None and self.scan.learn(claim, outcome, walls, now, again)
+        if self.scan is not None and not claim.begin:
+            return more  # nothing was to begin
         held = {id for id, _ in outcome.full}
         if any(due.id not in held and (due.due <= after or not claim.ids) for due in outcome.left):
             if again is not None:
