@@ -11,7 +11,7 @@ import pytest
 from pywheel import JobExists, JobQueue, Limit, StoreAway, StoreBusy, StoreError
 from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Claim, ClaimPolicy, Expire, Purge, SetNote
-from pywheel.jobs.limits import note_of
+from pywheel.jobs.limits import limits_of, note_of
 from pywheel.jobs.queries import CountJobs
 from pywheel.stores import mysql, postgres
 from pywheel.stores.relational.lanes import Lane
@@ -179,6 +179,24 @@ def test_a_claim_under_a_limit_that_does_not_end_holds_up_only_its_topic(queue, 
     connection.rollback()
     with working(queue):
         assert handled.wait(60)
+
+
+@pytest.mark.parametrize("locked", [3, 4, 12, 60])
+@pytest.mark.parametrize(
+    ("limit", "rate", "starts"),
+    [(1, None, 1), (2, None, 2), (Limit(1, per=":"), None, 4), (None, "1/10s", 1), (3, "100/s", 3)],
+    ids=str,
+)
+def test_jobs_that_an_open_transaction_has_locked_hold_up_no_others_under_a_limit(
+    queue, connection, limit, rate, starts, locked
+):
+    ids = queue.put_many([queue.job("known", key=f"{n}:") for n in range(locked + 6)])
+    for id in ids[:locked]:
+        assert queue.cancel(id, connection=connection)
+    policy = ClaimPolicy(60_000, 5, limits=limits_of(limit, rate))
+    [claimed] = queue.store.apply([Claim("known", (), policy, "w", 4, limit=12)])
+    assert [job.id for job in claimed.jobs] == ids[locked : locked + starts]
+    assert not {due.id for due in claimed.left} & {job.id for job in claimed.jobs}
 
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["a thread", "a task"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -31,7 +32,6 @@ _ALL: Final = 65_536  # bytes per job that a claim must allow for bodies to be r
 _SMALL: Final = 256  # bytes: larger bodies are read only once their jobs are chosen
 _LOOKED: Final = " ".join(FOUND)
 _TAKEN: Final = " ".join(TAKEN)
-_LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
 _BEYOND: Final = 64  # jobs that a claim looks at beyond twice its limit: others may have locked them
 _LOOK_AGAIN: Final = 1_000  # ms after which a claim looks again for earlier jobs
 _LATER: Final = 100  # ms after which a worker asks again for a job that another transaction had locked
@@ -258,10 +258,8 @@ def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
             tx, topic, command, ready, lambda some, gate: _chosen(command, some, gate)[0]
         )
         begun = len(taken)
-    left = sorted(early, key=_by_due)
-    if len(taken) < len(ready):
-        chosen = {one.id for one in taken}
-        left = [one for one in ready if one.id not in chosen] + left
+    chosen = {one.id for one in taken}
+    left = [one for one in ready if one.id not in chosen] + sorted(early, key=_by_due)
     jobs = yield from _start(tx, command, topic, taken, begun, gate, last=True)
     dues = [Due(one.due, one.id, command.topic, one.priority) for one in left]
     dues += [Due(max(due, topic.now + _LATER), id, command.topic, priority) for id, priority, due in others]
@@ -404,26 +402,39 @@ def _let_through(
 ) -> Steps[tuple[_Topic, Sequence[Found], Gate]]:
     """Return the jobs of a topic that pass the limits, locked, and their gate.
 
-    Jobs that a limit holds back are not locked. Jobs that others have locked are skipped, a few times. The returned
-    topic is as of the locking: the leases begin then.
+    Jobs that a limit holds back are not locked, unless others have locked jobs before them: then all are locked that
+    can be, and if none of these passes, the ones behind them. Each choice has a gate of its own, as a job that does not
+    begin must not count. The returned topic is as of the locking: the leases begin then.
     """
     gates = yield from _gates(tx, topic, command)
-    for look in range(_LOOKS):
+    gate = gates()
+    chosen = choose(found, gate)
+    if not chosen or not tx.dialect.skip:
+        return topic, chosen, gate
+    topic, locked = yield from _locked(topic, chosen)
+    if len(locked) == len(chosen):
+        return topic, locked, gate
+    topic, locked = yield from _locked(topic, found)
+    gate = gates()
+    chosen = choose(locked, gate)
+    if not chosen and isinstance(command, Claim) and command.limit > 0:
+        without = (*command.without, *[one.id for one in found])
+        _, found, _ = yield from _first_due(
+            tx, topic.number, replace(command, limit=command.limit + _BEYOND, without=without)
+        )
+        topic, locked = yield from _locked(topic, found)
         gate = gates()
-        chosen = choose(found, gate)
-        if not chosen or not tx.dialect.skip:
-            break
-        text = _look(f"{_BY_ID % '+j.next <= {now}'} {{skip j}}", _SMALL_ONES)
-        values = {"w": sorted((one.id,) for one in chosen), "small": _SMALL}
-        [[row], rows] = yield (_state(topic.number), Rows(_LOOKED, text, values))
-        topic = _Topic(*row)
-        locked = {one.id: one for one in found_of(rows)}
-        if len(locked) == len(chosen) or look + 1 == _LOOKS:
-            chosen = [locked[one.id] for one in chosen if one.id in locked]
-            break
-        gone = {one.id for one in chosen} - locked.keys()
-        found = [one for one in found if one.id not in gone]
+        chosen = choose(locked, gate)
     return topic, chosen, gate
+
+
+def _locked(topic: _Topic, found: Sequence[Found]) -> Steps[tuple[_Topic, list[Found]]]:
+    """Return a topic, and those of its due jobs that others have not locked, in their order."""
+    text = _look(f"{_BY_ID % '+j.next <= {now}'} {{skip j}}", _SMALL_ONES)
+    values = {"w": sorted((one.id,) for one in found), "small": _SMALL}
+    [[row], rows] = yield (_state(topic.number), Rows(_LOOKED, text, values))
+    locked = {one.id: one for one in found_of(rows)}
+    return _Topic(*row), [locked[one.id] for one in found if one.id in locked]
 
 
 # ---- starting -------------------------------------------------------------------------------------------------------
