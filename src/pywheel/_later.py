@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["later"]
-
 
 def later(names: dict[str, Any], places: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package with these globals. It imports each name from its place, a module."""

@@ -12,8 +12,7 @@ import pytest
 from pywheel import BadBody, BadJob, JobQueue, NoSuchJob, Result, RetryLater, State, StoreAway, StoreClosed, WaitTimeout
 from pywheel.jobs import Fixed
 from pywheel.jobs.commands import RESULT_MOST
-from pywheel.jobs.queries import GetStates, ListWorkers
-from pywheel.stores.notifier import Member
+from pywheel.jobs.queries import GetStates, ListWorkers, Member
 from pywheel.testing import run_due
 from tests.asked import when_asked
 from tests.jobs.waiting import LIMIT, until, working

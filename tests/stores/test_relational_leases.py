@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from pywheel import ManualClock
+from pywheel.jobs.checks import FURTHEST
 from pywheel.jobs.queries import GetNextDues
-from pywheel.stores.checks import FURTHEST
 from pywheel.stores.relational.presence import Leases
 from pywheel.stores.sql.read import next_dues
 from pywheel.stores.sql.transaction import Heads, Look, Lookup, Names

@@ -20,8 +20,6 @@ from .examples import examples
 from .options import NO, Group, No, Target, absolute, with_options
 from .output import note, progress
 
-__all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "workers"]
-
 _INSTEAD: Final = {  # of the methods that only a store in a file has
     "backup": "`pywheel copy` carries its jobs to a store in a file, and a server has tools of its own",
     "check": "`pywheel verify` looks at its jobs",

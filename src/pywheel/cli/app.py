@@ -16,8 +16,6 @@ from .._errors import BadAddress, JobExists, NoSuchJob, PywheelError, StoreError
 from .options import NO, STORE, USAGE, Group, No
 from .output import fail, sound_streams
 
-__all__ = ["PARTS", "application", "run"]
-
 # Typer brings its own click, or uses the one installed: either way this is the base of its usage errors.
 _UsageError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 

@@ -17,8 +17,6 @@ from .output import note
 if TYPE_CHECKING:
     from ..inlets.bridge import Source
 
-__all__ = ["bridge"]
-
 _NAME: Final = "The topic of the jobs."
 
 bridge = Group("bridge", "Take messages with a delay from a broker, and put them as jobs.")

@@ -22,8 +22,6 @@ from ..stores.pages import walk
 from . import options as o
 from .output import body_text, counted, due_time, job_record, note, on_terminal, progress
 
-__all__ = ["cancel_many", "counts", "delete_many", "limit", "list_", "pause", "purge", "resume", "retry_many"]
-
 _BATCH = 2_000  # jobs in one transaction of a purge
 _COUNTED = 500  # jobs in one query of a count
 

@@ -16,9 +16,6 @@ from ..jobs.durations import duration
 from .options import NO, AStore, span
 from .output import Output, note, progress
 
-__all__ = ["copy"]
-
-
 From = Annotated[str, typer.Argument(help="Address of the store that is there.", metavar="FROM")]
 To = Annotated[str, typer.Argument(help="Address of a store without live jobs; made if it is not there.", metavar="TO")]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["examples"]
-
 _OF: Final[dict[str, str]] = {
     "put": """
   pywheel put mail '{"to": 5}'                   # due at once

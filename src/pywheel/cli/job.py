@@ -23,8 +23,6 @@ from ..jobs.new_job import JobOptions
 from . import options as o
 from .output import attempt_record, body_text, counted, job_record, when
 
-__all__ = ["cancel", "delete", "edit", "history", "put", "reschedule", "retry", "show"]
-
 _AS_IT_IS = "to be looked at: give --text to put it as it is"
 _BATCH = 1_000  # jobs in a transaction
 _BYTES = 4 << 20  # of their lines: the one that reaches it is the last

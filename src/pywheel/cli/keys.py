@@ -17,8 +17,6 @@ from ..jobs.keyring import new_key as random_key
 from .options import NO, Target
 from .output import Output, note, progress
 
-__all__ = ["new_key", "rekey"]
-
 
 def new_key(
     out: Output,

@@ -20,8 +20,6 @@ from .work import Terms, run
 if TYPE_CHECKING:  # the other commands do not need it
     from ..worker.base import WorkerOptions
 
-__all__ = ["deliver", "outlets"]
-
 
 def deliver(
     on: Target,

@@ -9,8 +9,6 @@ import typer
 from .options import Group, Target
 from .output import due_time
 
-__all__ = ["schedules"]
-
 Name = Annotated[str, typer.Argument(help="The schedule's name.", metavar="NAME")]
 
 schedules = Group(

@@ -15,8 +15,6 @@ from ..observe.prometheus import PrometheusMetrics
 from .options import DEFAULT_STORE, AStore, parts, placed, program
 from .output import note, say
 
-__all__ = ["serve"]
-
 
 def serve(
     target: Annotated[str | None, typer.Argument(help="The queue, as module:name.", metavar="[MODULE:QUEUE]")] = None,

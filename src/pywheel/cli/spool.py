@@ -22,8 +22,6 @@ from ..observe import Tally
 from .options import NO, Group, Target, absolute
 from .output import Output, body_text, counted, due_time, job_record, note
 
-__all__ = ["spool"]
-
 _NEGATIVE: Final = {"ignore_unknown_options": True}  # an id such as -5 is not an option
 _WORDS: Final = {State.DELAYED: "waiting", State.RUNNING: "sending", State.DEAD: "refused"}
 _BUSY: Final = 60.0  # seconds to wait for another process that forwards

@@ -15,9 +15,6 @@ from ..server.tokens import ROLES, SCOPES, Grant, Tokens, id_of
 from .options import NO, Group, Target, bound, parts
 from .output import note
 
-__all__ = ["token"]
-
-
 token = Group("token", "Tokens for the HTTP API and the page: add, list, remove.")
 
 

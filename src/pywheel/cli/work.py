@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # the other commands need not wait for these
     from ..processes import Supervisor
     from ..worker.base import WorkerOptions
 
-__all__ = ["Terms", "run", "work"]
-
 _EVERY: Final = 0.5  # seconds between looks at the sources
 _NOT_OURS: Final = ("node_modules", "__pycache__", "site-packages")
 

@@ -24,8 +24,6 @@ from .._forks import renew_after_fork
 from ..jobs.commands import Command
 from ..stores.contract import Locked, Store, pauses
 
-__all__ = ["AsyncGroupCommit"]
-
 R = TypeVar("R")
 _Wish: TypeAlias = tuple[Command[Any], asyncio.Future[Any]]
 _Apply: TypeAlias = Callable[[Sequence[Command[Any]]], list[Any]]

@@ -22,8 +22,6 @@ from ..stores.within import in_thread, is_async
 from .async_group_commit import AsyncGroupCommit
 from .completion_listener import CompletionListener
 
-__all__ = ["Applies", "AsyncApplies", "Calls", "awaited", "in_a_thread"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")

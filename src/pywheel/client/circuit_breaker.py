@@ -13,8 +13,6 @@ from ..jobs.commands import Put
 from ..stores.address import hidden
 from ..stores.contract import Store
 
-__all__ = ["AWAY", "CircuitBreaker", "new_nonce"]
-
 AWAY: Final = (StoreAway, StoreBusy)
 """Errors that pass by themselves. An operator must fix a full disk, missing rights or a damaged file: those raise."""
 

@@ -23,8 +23,6 @@ from ..stores.contract import Store
 from ..stores.listener import StoreListener, Topic
 from ..stores.notifier import ENDS_OF, Notifier
 
-__all__ = ["CompletionListener", "results"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _SOME: Final = 500  # jobs in one query
 _BEAT: Final = 0.25  # seconds between signs of life

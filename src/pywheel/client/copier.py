@@ -31,8 +31,6 @@ from ..jobs.queries import CountJobs, GetJob, ListTopics
 from ..stores.contract import Store, notes
 from .copy_steps import PAGE, TOPIC, Copied, Steps, do, identity_of, pages, version
 
-__all__ = ["Copier", "CopyProgress", "Switched"]
-
 _LOOK: Final = 0.2  # seconds between checks whether something still runs
 _EXPIRED: Final = 1_000
 _NEVER: Final = 253_370_764_800_000  # the year 9999

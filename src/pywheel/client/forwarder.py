@@ -20,8 +20,6 @@ from ..stores.contract import Store, intact, pauses
 from .circuit_breaker import AWAY, CircuitBreaker
 from .spool import Spool, Waiting
 
-__all__ = ["Forwarder"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _BACKOFF: Final = (0.05, 0.5)  # seconds: the first pause, and the longest
 _TAKEN: Final = 0.1  # seconds between checks while another process forwards

@@ -19,8 +19,6 @@ from ..stores.contract import intact
 from ..stores.pages import by_id, walk
 from .calls import Applies, AsyncApplies, Calls, awaited, in_a_thread
 
-__all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "filter_of", "found"]
-
 _PAGE: Final = 250  # jobs in one transaction of a bulk call
 _QUIET: Final = 3.0  # seconds: longer than a worker that stands still may start what it has claimed before
 Page: TypeAlias = list[Job]  # within a class, `list` is a method

@@ -33,8 +33,6 @@ from . import claims
 from .calls import Calls
 from .schedules import how, schedule_of, taking_the_job
 
-__all__ = ["MAX_BODY", "HandlerOptions", "Place", "Program", "TaskOptions"]
-
 MAX_BODY: Final = 1 << 20
 _MOST_RESERVED: Final = 1_000_000  # jobs in one claim
 P = ParamSpec("P")

@@ -19,8 +19,6 @@ from .jobs import AsyncJobs, AsyncTopics, Jobs, Topics, found
 from .program import AsyncDecorator, Decorator, Program, TaskOptions
 from .schedules import AsyncSchedules, Schedules
 
-__all__ = ["AsyncJobQueue", "JobQueue"]
-
 
 class _Queue(Program):
     """A program's queue, for threads or for asyncio."""

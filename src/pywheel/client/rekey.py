@@ -20,8 +20,6 @@ from ..stores.schedule_notes import ScheduleNotes
 from .copy_steps import TOPIC as COPIES
 from .spool import TOPIC as SPOOLED
 
-__all__ = ["Rekeyed", "rekey"]
-
 _PAGE: Final = 100  # jobs in one transaction
 _OURS: Final = frozenset({COPIES, SPOOLED})  # topics of pywheel's own notes, which are read without keys
 _TRIES: Final = 3

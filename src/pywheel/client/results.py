@@ -19,8 +19,6 @@ from .calls import Calls
 from .completion_listener import results
 from .jobs import found
 
-__all__ = ["result", "wait", "wait_async"]
-
 _PAUSES: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 

@@ -21,8 +21,6 @@ from ..stores.checks import checked
 from ..stores.schedule_notes import ScheduleNotes, as_said, removed
 from .calls import Applies, AsyncApplies, Calls, in_a_thread
 
-__all__ = ["AsyncSchedules", "ScheduleOptions", "Scheduled", "Schedules", "how", "schedule_of", "taking_the_job"]
-
 _OF_JOB: Final = frozenset({"ttr", "max_attempts", "headers", "priority"})
 _AS_MANY_AS_THERE_ARE: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -35,8 +35,6 @@ from ..jobs.queries import CountJobs, Filter, GetJob, ListJobs
 from ..stores.open import open as open_store
 from ..stores.sqlite.store import SqliteStore
 
-__all__ = ["Spool", "Waiting", "spooled_job"]
-
 TOPIC: Final = "pywheel.spool"
 _FORWARDER: Final = "forwarder"  # the note that names the forwarding thread
 _LEASE: Final = 15_000  # ms until another process forwards after a kill; longer than a server's time limit

@@ -21,8 +21,6 @@ from .circuit_breaker import AWAY, CircuitBreaker, new_nonce
 from .forwarder import Forwarder
 from .spool import Spool, spooled_job
 
-__all__ = ["SpooledStore"]
-
 R = TypeVar("R")
 _NAMED: Final = (Cancel, Edit, Retry, Delete)
 

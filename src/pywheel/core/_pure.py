@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["KeyWheel", "TimingWheel"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Pack: TypeAlias = Callable[[list[Any]], Any]  # makes a method's result from a list
 _Plan: TypeAlias = tuple[Any, Iterable[Any]]  # a method's result, and the iterable that changes `_timers`

@@ -25,8 +25,6 @@ from ..jobs.queries import Filter, GetPage, ListTopics
 from .models import Job
 from .program import queue
 
-__all__ = ["JobAdmin"]
-
 V = TypeVar("V", bound=Callable[..., HttpResponse])
 _PAGE: Final = 100
 _LOOKS: Final = 5  # queries for one page, each of which looks at a thousand jobs

@@ -11,8 +11,6 @@ from django.db import connections
 from django.db.models.signals import pre_migrate
 from django.utils.module_loading import autodiscover_modules
 
-__all__ = ["PywheelConfig"]
-
 _LEFT: Final[WeakSet[Any]] = WeakSet()  # what drops databases, after the queue has left them
 
 

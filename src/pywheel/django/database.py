@@ -18,8 +18,6 @@ from .._errors import BadOption
 from ..stores.open import open as open_store
 from ..stores.sqlite import adopt
 
-__all__ = ["database_alias", "made", "store_url"]
-
 _OWN: Final = frozenset(
     "assume_role charset init_command isolation_level pool server_side_binding sql_mode timeout transaction_mode "
     "use_unicode autocommit".split()

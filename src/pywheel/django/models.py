@@ -6,8 +6,6 @@ from typing import Any
 
 from django.db import models
 
-__all__ = ["Job"]
-
 
 class _NoRows(models.Manager):
     """A manager without rows, so that commands for all models, such as dumpdata, query no missing table."""

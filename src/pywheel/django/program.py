@@ -18,8 +18,6 @@ from ..jobs.job import Job
 from ..jobs.middleware import Middleware
 from .database import store_url
 
-__all__ = ["queue"]
-
 
 class Connections(Middleware):
     """The care for database connections around each job and each `on_dead`, as Django does it around requests.

@@ -22,8 +22,6 @@ from ..jobs.job import Job, Outcome, State
 from ..jobs.schedule import NAME
 from ..stores.contract import Store
 
-__all__ = ["Ended", "Execution", "end_child", "event_of", "settlement"]
-
 Finish = Callable[[Awaitable[Any]], Any]
 
 

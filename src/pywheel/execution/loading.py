@@ -16,8 +16,6 @@ from ..jobs.checks import did_you_mean, name
 from ..jobs.handler import Handler
 from ..jobs.keyring import Keyring
 
-__all__ = ["chosen", "end_of", "give_keys", "importing", "interpreter", "load", "named", "no_worker_while_importing"]
-
 _importing = False
 
 

@@ -19,8 +19,6 @@ from ..jobs.schedule import BY_HAND, LATE, NAME, OVERLAP, VERSION, Schedule, tic
 from ..stores.contract import Store
 from ..stores.schedule_notes import ScheduleNotes
 
-__all__ = ["Behind", "admit", "is_tick", "waking"]
-
 _PAGE: Final = 1_000
 _AWAY: Final = 1.0  # seconds until a tick is claimed again, if the store did not answer whether it may run
 _SHORTEST: Final = 100  # ms until a tick looks again that waits for another one: an eighth of its wait

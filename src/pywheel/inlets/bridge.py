@@ -15,8 +15,6 @@ from ..client.queue import JobQueue
 from ..jobs.commands import Put
 from .received import Message, put_of
 
-__all__ = ["Bridge", "Source", "SourceAway"]
-
 _LOGGER: Final = logging.getLogger("pywheel.bridge")
 _BYTES: Final = 8 << 20  # bytes of bodies in one transaction: other writers wait for its end
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between tries, of the broker and of the store

@@ -21,8 +21,6 @@ from .received import OWN_PREFIX, OWN_TO, X_DELAY, Message
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 
-__all__ = ["KafkaSource"]
-
 _LOGGER: Final = logging.getLogger("pywheel.bridge")
 _MOST: Final = 1_000  # records in a batch
 _WAIT: Final = 0.2  # seconds to wait for records before a look at `stopped`

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from aiormq.channel import Channel
     from aiormq.connection import Connection
 
-__all__ = ["RabbitMQSource"]
-
 _SENT: Final = "timestamp_in_ms"  # a header that RabbitMQ's own interceptor sets when a message comes in
 _CONNECT: Final = 15.0  # seconds
 

@@ -12,8 +12,6 @@ from ..client.queue import JobQueue
 from ..jobs.commands import Put
 from ..jobs.durations import LONGEST, delay_ms, moment
 
-__all__ = ["AT", "DELAY", "OWN_PREFIX", "OWN_TO", "X_DELAY", "Message", "nonce_of", "put_of", "when"]
-
 X_DELAY: Final = "x-delay"
 """The header of the delayed-message plugin of RabbitMQ: whole ms."""
 DELAY: Final = "pywheel-delay"

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from .._errors import BadJob, PywheelError
 
-__all__ = ["TO", "checked_to"]
-
 TO: Final = "to"
 """The header with the address to which an outlet delivers a job."""
 LONGEST_URL: Final = 2_048  # characters

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from .._errors import BadBody, BadJob, NoKey
 
-__all__ = ["MAGIC", "decoded", "encoded", "is_encrypted", "key_of"]
-
 MAGIC: Final = b"\x93pywheel"
 """The beginning of each encrypted body. No JSON and no other text begins so: it is not UTF-8."""
 _BYTES: Final = (bytes, bytearray, memoryview)

@@ -10,23 +10,6 @@ from typing import Any, Final
 
 from .._errors import BadJob, ExtraMissing, PywheelError
 
-__all__ = [
-    "FURTHEST",
-    "MOST",
-    "an_id",
-    "callable_with",
-    "did_you_mean",
-    "integer",
-    "name",
-    "needed",
-    "number",
-    "shown",
-    "signature",
-    "text",
-    "text_by_name",
-    "whole",
-]
-
 MOST: Final = 2**63 - 1
 """The largest id, and the largest number that a store keeps."""
 FURTHEST: Final = 2**62

@@ -15,8 +15,6 @@ from typing import Any, Final
 from .._errors import BadOption
 from .durations import refuse_long
 
-__all__ = ["CronMissing", "ZoneMissing", "after", "checked", "until", "zone"]
-
 _DAY: Final = 86_400_000  # ms: longer than any change of a zone's clock
 _LATELY: Final = (10_000, 600_000, 7_200_000, _DAY)  # ms back in which the last tick is searched, one by one
 _LONGEST: Final = 500  # characters: sixty minutes one by one are 169

@@ -15,11 +15,6 @@ from .._errors import BadJob, PywheelError
 from .._seconds import LONGEST as LONGEST_NS
 from .._seconds import signed_ns
 
-__all__ = [
-    "KEEP", "KEEP_DEAD", "LONGEST", "Duration", "delay_ms", "duration", "moment", "refuse_long", "signed_ms",
-    "span_text",
-]  # fmt: skip
-
 Duration = float | timedelta | str
 """Seconds, a timedelta, or text: a number and a unit, one or more times, such as ``"30m"`` or ``"1h 30m"``.
 

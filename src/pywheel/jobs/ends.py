@@ -8,8 +8,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from .commands import SetNote
 
-__all__ = ["FIVE", "HOUR", "HOURS", "Ends", "Slots", "ends_note", "ends_of", "hour_of"]
-
 FIVE: Final = 300_000
 HOUR: Final = 3_600_000
 HOURS: Final = 48

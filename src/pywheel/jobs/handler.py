@@ -19,29 +19,6 @@ from .job import Job
 from .limits import Limits
 from .retry import RetryFunction, RetryPolicy, after_losses, asked, checked
 
-__all__ = [
-    "MOST_AT_ONCE",
-    "GiveUp",
-    "Handler",
-    "NotNow",
-    "RaisedElsewhere",
-    "RetryLater",
-    "Skipped",
-    "Verdict",
-    "by_name",
-    "current_job",
-    "decide",
-    "ending",
-    "error_text",
-    "is_async",
-    "kept",
-    "moved",
-    "redefined",
-    "rest_of",
-    "to_the_end",
-    "verdict",
-]
-
 current_job: Final[ContextVar[Job | None]] = ContextVar("current_job", default=None)
 """The job whose handler runs in this context. A put with its topic and key takes the key over."""
 

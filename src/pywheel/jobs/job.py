@@ -13,29 +13,6 @@ from .._errors import BadJob
 from .bodies import decoded
 from .checks import integer, shown, text, text_by_name, whole
 
-__all__ = [
-    "DEFAULTS",
-    "FIELDS",
-    "KEPT",
-    "OF_JOB",
-    "OF_NEW_JOB",
-    "PRIORITIES",
-    "SHARDS",
-    "SLICE",
-    "Attempt",
-    "Counts",
-    "Due",
-    "Field",
-    "Imported",
-    "Job",
-    "NewJob",
-    "Outcome",
-    "State",
-    "Topic",
-    "slice_of",
-    "state_of",
-]
-
 SHARDS = 32
 """The number of shards: slices of time take turns, and each shard has an owner among a topic's workers."""
 

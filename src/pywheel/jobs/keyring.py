@@ -26,8 +26,6 @@ from typing import Any, Final, NoReturn, Self
 from .._errors import BadBody, BadJob, BadOption, NoKey
 from .bodies import MAGIC, is_encrypted, key_of
 
-__all__ = ["Keyring", "new_key"]
-
 Find = Callable[[str], bytes | None]
 
 _VERSION: Final = 1

@@ -16,29 +16,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from .commands import Change, Reserve
 from .job import Outcome, State
 
-__all__ = [
-    "DONE",
-    "ENDINGS",
-    "LOST_BEGUN",
-    "LOST_HELD",
-    "NEVER_LOST",
-    "RELEASED",
-    "Ending",
-    "Run",
-    "attempts",
-    "backoff",
-    "choose",
-    "due",
-    "failed",
-    "lost",
-    "may_delete",
-    "may_move",
-    "may_retry",
-    "rank",
-    "reserve",
-    "seen",
-]
-
 _T = TypeVar("_T")
 
 ENDINGS: Final[Mapping[State, tuple[Outcome, ...]]] = {

@@ -19,23 +19,6 @@ from .checks import whole
 from .durations import Duration, duration, refuse_long
 from .job import PRIORITIES
 
-__all__ = [
-    "OVERRIDES",
-    "PRIORITIES",
-    "Gate",
-    "Limit",
-    "LimitOverride",
-    "Limits",
-    "Rate",
-    "ShutGate",
-    "lane",
-    "limits_of",
-    "looked_at",
-    "note_of",
-    "override_name",
-    "priorities",
-]
-
 OVERRIDES: Final = "limit-override:"
 """The prefix of the names of notes with limits that replace those in code."""
 

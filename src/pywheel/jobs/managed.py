@@ -11,8 +11,6 @@ from .commands import Command
 from .job import Job
 from .queries import Query
 
-__all__ = ["ManagedHandler", "Notes", "close_all"]
-
 R = TypeVar("R")
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 

@@ -15,8 +15,6 @@ from .checks import callable_with
 from .handler import Handler, is_async, rest_of, to_the_end
 from .job import Job, State
 
-__all__ = ["After", "Before", "Dead", "Middleware"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 
 Before = Callable[[Job], object]

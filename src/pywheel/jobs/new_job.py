@@ -15,13 +15,7 @@ from .checks import did_you_mean, name, whole
 from .commands import Edit, Ref, reference
 from .durations import Duration, delay_ms, duration, moment
 from .handler import current_job
-from .job import FIELDS, Job, NewJob
-from .limits import PRIORITIES
-
-__all__ = [
-    "TRACEPARENT", "EditOptions", "JobOptions", "PutOptions", "SharedOptions", "batch", "edit", "misspelt", "new_job",
-    "parent_of", "too_long",
-]  # fmt: skip
+from .job import FIELDS, PRIORITIES, Job, NewJob
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"

@@ -9,8 +9,6 @@ from .bodies import decoded, encoded
 from .commands import RESULT_MOST
 from .job import State
 
-__all__ = ["Result", "result_of"]
-
 
 class Result(NamedTuple):
     """The outcome of a job so far."""

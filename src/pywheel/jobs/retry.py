@@ -16,21 +16,6 @@ from .durations import LONGEST, Duration, duration
 from .job import Job
 from .lifecycle import backoff
 
-__all__ = [
-    "DEFAULT",
-    "AnyRetry",
-    "Exponential",
-    "Fixed",
-    "Ladder",
-    "RetryDelay",
-    "RetryFunction",
-    "RetryPolicy",
-    "after_losses",
-    "asked",
-    "checked",
-    "policy_of",
-]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _MOST: Final = 10_000  # attempts
 

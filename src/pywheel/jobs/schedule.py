@@ -21,23 +21,6 @@ from .checks import did_you_mean
 from .durations import duration, moment, span_text
 from .job import Job, NewJob
 
-__all__ = [
-    "BY_HAND",
-    "LATE",
-    "MOST_MISSED",
-    "NAME",
-    "TICK",
-    "VERSION",
-    "CatchUp",
-    "Overlap",
-    "Schedule",
-    "one_of",
-    "schedule_name",
-    "tick_of",
-    "timing",
-    "written",
-]
-
 CatchUp = Literal["none", "one", "all"]
 """The treatment of ticks that could not begin in time."""
 Overlap = Literal["skip", "queue", "overlap"]

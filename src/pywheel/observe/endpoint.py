@@ -14,8 +14,6 @@ from .._errors import BadOption
 from ..events import Events
 from .prometheus import PrometheusMetrics
 
-__all__ = ["Endpoint"]
-
 _LOGGER: Final = logging.getLogger("pywheel.endpoint")
 _STALL: Final = 30.0  # seconds without a turn of the dispatcher after which a worker is not alive
 _SLOW: Final = 5.0  # seconds that a client may take for its request, and again for the answer

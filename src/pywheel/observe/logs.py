@@ -14,8 +14,6 @@ from .._errors import BadOption, StoreError
 from ..jobs.handler import current_job
 from ..jobs.job import Job, Outcome, State
 
-__all__ = ["FORMS", "Form", "JsonLines", "begin", "log", "present"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _ERROR_LENGTH: Final = 200  # characters
 Form: TypeAlias = Literal["text", "json"]

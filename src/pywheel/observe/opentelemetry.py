@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Link, Span, SpanKind, TracerProvider
 
-__all__ = ["OpenTelemetry"]
-
 _LOGGER: Final = logging.getLogger("pywheel.opentelemetry")
 _NAME: Final = "pywheel"
 _UNSETTLED: Final = 10_000  # claims whose span is kept until they are settled; the oldest is forgotten first

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["BUCKETS", "COUNTERS", "HISTOGRAMS", "PrometheusMetrics", "exposed"]
-
 V = TypeVar("V")
 BUCKETS: Final = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),

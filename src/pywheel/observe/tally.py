@@ -18,8 +18,6 @@ from typing import Any, Final, TypeVar
 from .. import events
 from ..jobs.job import Outcome, State
 
-__all__ = ["OTHERS", "TOPICS", "Histogram", "Labels", "Tally"]
-
 V = TypeVar("V")
 OTHERS: Final = "_others"
 """The label of all topics beyond the bound."""

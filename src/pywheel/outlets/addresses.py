@@ -19,8 +19,6 @@ from ..jobs.address import checked_to
 from ..jobs.checks import whole
 from .contract import texts
 
-__all__ = ["AddressPolicy", "AddressRefused", "Places", "checked_url", "is_address", "port_of"]
-
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 

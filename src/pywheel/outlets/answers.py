@@ -17,8 +17,6 @@ from ..jobs.handler import error_text
 from ..jobs.managed import Notes
 from ..jobs.queries import ListNotes
 
-__all__ = ["PREFIX", "Answer", "Answers", "enable", "in_background", "known", "shown"]
-
 PREFIX: Final = "outlet:"
 """The prefix of the notes: ``outlet:NAME`` has the last answer, ``outlet:NAME:DIGEST`` a disabled target."""
 _LOGGER: Final = logging.getLogger("pywheel.jobs")

@@ -16,8 +16,6 @@ from ..jobs.handler import GiveUp
 from ..jobs.job import Job
 from .contract import Outlet, delivery_id, texts
 
-__all__ = ["CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "Link", "NotConfirmed", "is_own", "message_id", "passed"]
-
 CONTENT_TYPE: Final = "content-type"
 MESSAGE_ID: Final = "message-id"
 """The header with a message's id, in place of the delivery's id. The bridge keeps the producer's id there."""

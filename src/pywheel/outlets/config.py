@@ -30,8 +30,6 @@ from ..jobs.retry import DEFAULT, Ladder, RetryPolicy
 from . import KINDS, kind
 from .contract import Outlet, texts
 
-__all__ = ["ConfigError", "Configured", "load"]
-
 _WORDS: Final = ("concurrency", "jitter", "kind", "retry", "topics", "ttr")
 """The words of every table, whatever its kind."""
 _LONGEST_NAME: Final = 100

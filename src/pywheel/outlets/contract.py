@@ -21,8 +21,6 @@ from ..jobs.job import Job
 from ..jobs.managed import ManagedHandler, Notes
 from .answers import Answers, in_background
 
-__all__ = ["Outlet", "delivery_id", "texts"]
-
 C = TypeVar("C")
 _LONGEST_NAME: Final = 100
 

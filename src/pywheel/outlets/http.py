@@ -21,8 +21,6 @@ from yarl import URL
 from ..jobs.address import checked_to
 from .addresses import AddressPolicy, AddressRefused
 
-__all__ = ["Answered", "HttpClient", "Unanswered"]
-
 MOST_ANSWER: Final = 20_000  # bytes of an answer that are read
 _MOST_RECEIVED: Final = 128_000  # bytes that may arrive for a request: head, answer, and read-ahead
 _PIECE: Final = 16_384  # bytes in one read: others get their turns in between

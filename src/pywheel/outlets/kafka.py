@@ -23,8 +23,6 @@ from .broker import CONTENT_TYPE, MESSAGE_ID, BrokerOutlet, Link, NotConfirmed, 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-__all__ = ["HEADERS", "KEY", "KEY_BASE64", "Kafka"]
-
 KEY: Final = "kafka-key"
 """The job's header with the record's key, in place of the job's key."""
 KEY_BASE64: Final = "kafka-key-base64"

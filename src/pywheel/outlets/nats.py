@@ -19,8 +19,6 @@ from .broker import CONTENT_TYPE, BrokerOutlet, Link, message_id, passed
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-__all__ = ["Nats"]
-
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _SUBJECT: Final = re.compile(r"[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*")
 _LONGEST: Final = 3_900  # bytes of a subject: the server takes 4,096 for a line with that, an inbox and two numbers

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from aiormq.connection import Connection
     from pamqp.commands import Basic
 
-__all__ = ["HEADERS", "PRIORITY", "TEXTS", "TIMESTAMP", "RabbitMQ", "checked_url"]
-
 TEXTS: Final = {
     "content_type": CONTENT_TYPE,
     "content_encoding": "amqp-content-encoding",

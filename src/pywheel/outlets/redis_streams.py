@@ -18,8 +18,6 @@ from .broker import BrokerOutlet, Link, message_id, passed
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-__all__ = ["RedisStreams"]
-
 # The entry and the key that remembers its id are written together, or not at all.
 _ADD: Final = """
 local before = redis.call('GET', KEYS[2])

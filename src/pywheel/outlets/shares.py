@@ -21,8 +21,6 @@ from typing import Final
 from ..jobs.handler import NotNow, RetryLater
 from ..jobs.job import Job
 
-__all__ = ["Call", "Shares"]
-
 _PATIENCE: Final = 0.05  # seconds that a job waits here, if no longer wait is expected
 _SOONEST: Final = 0.1  # seconds until a job that was given back is due
 _FIRST: Final = 0.25  # and at most, the first time, as a target may just have paused; it doubles each time

@@ -29,8 +29,6 @@ from .shares import Call, Shares
 if TYPE_CHECKING:
     from .http import Answered, HttpClient
 
-__all__ = ["DeliveryFailed", "Secrets", "Webhook", "decoded", "signature"]
-
 Secrets = str | Iterable[str] | Callable[[Job], str | Iterable[str]] | None
 """One secret, several during a rotation, or a function that returns a job's secrets."""
 

@@ -28,8 +28,6 @@ from ..observe import logs
 from ..worker import Worker
 from .supervisor import STOP_NOW
 
-__all__ = ["main"]
-
 _EVERY: Final = 0.25  # seconds between reports
 _TRACE: Final = 2_500  # characters: a report is written whole or not at all if it is shorter than a page
 _TOPICS: Final = 30_000  # characters of topics in a report: the pipe holds twice as many

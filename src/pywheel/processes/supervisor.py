@@ -29,8 +29,6 @@ from ..observe import logs
 from ..worker.base import WorkerOptions
 from ..worker.worker import on_signals
 
-__all__ = ["STOP_NOW", "Supervisor", "WorkersFailed"]
-
 _LOGGER: Final = logging.getLogger("pywheel.supervisor")
 _BACKOFF: Final = (0.1, 5.0)  # seconds before a restart: first, longest. Jobs wait meanwhile
 _STEADY: Final = 10.0  # seconds of life after which a death does not count as part of a crash loop

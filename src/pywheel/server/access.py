@@ -23,11 +23,6 @@ from .._errors import BadOption
 from .problems import Problem
 from .tokens import ROLES, Grant
 
-__all__ = [
-    "EVERYTHING", "PROXY", "Access", "Failures", "Mode", "ProxySignIn", "demand", "demand_all", "header",
-    "is_loopback", "refuse_strangers",
-]  # fmt: skip
-
 Mode = Literal["tokens", "open"]
 
 _FRESH: Final = 1.0  # seconds for which a grant is trusted; a removed token works for that long

@@ -18,8 +18,6 @@ from ..stores.contract import Store, notes
 from .context import Context
 from .tokens import Grant
 
-__all__ = ["Deed", "keep", "listed"]
-
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _NOTE: Final = "audit:"
 _AGE: Final = 90 * 86_400_000  # ms for which an entry is kept

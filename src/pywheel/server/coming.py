@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from ..jobs.queries import FORECAST_MOST, GetForecast
 from ..stores.contract import Store
 
-__all__ = ["HORIZONS", "Coming", "Forecaster", "Horizon", "Part"]
-
 
 class Horizon(NamedTuple):
     """A stretch of time from now on, in equal parts."""

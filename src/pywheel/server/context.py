@@ -26,8 +26,6 @@ from .live import Live
 from .problems import Problem, of_error
 from .sse import Stopping
 
-__all__ = ["Context", "Limits"]
-
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -17,12 +17,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from .._errors import StoreError
 from ..jobs.job import Counts
-from ..jobs.queries import CountJobs, Ended, GetNextDues, ListEnded, ListTopics, ListWorkers
+from ..jobs.queries import CountJobs, Ended, GetNextDues, ListEnded, ListTopics, ListWorkers, Member
 from ..stores.contract import Store
-from ..stores.notifier import Member
 from .coming import Coming, Forecaster
-
-__all__ = ["Live", "Snapshot", "TopicNow", "Topics", "Watch"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _NEWEST: Final = 1_000  # ended jobs in one read

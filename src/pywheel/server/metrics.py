@@ -15,8 +15,6 @@ from ..observe.tally import Labels
 from ..stores.contract import Store
 from .live import Snapshot
 
-__all__ = ["GAUGES", "exposition"]
-
 GAUGES: Final = {
     "jobs": ("pywheel_jobs", "Jobs in each state.", ("topic", "state")),
     "late": ("pywheel_oldest_due_seconds", "Seconds since the oldest unclaimed job was due.", ("topic",)),

@@ -20,8 +20,6 @@ from .access import header, refuse_strangers
 from .context import Context, Limits
 from .problems import MEDIA_TYPE, Problem
 
-__all__ = ["Bodies", "Requests", "answer_of", "refuse_large", "refused"]
-
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _ID: Final = "pywheel.request_id"
 _CLOSE: Final = {"connection": "close"}

@@ -13,11 +13,6 @@ import msgspec
 
 from .. import _errors as errors
 
-__all__ = [
-    "KEY_REUSED", "KINDS", "MEDIA_TYPE", "Kind", "Problem", "bad_field", "bad_parameter", "checked", "of_error",
-    "of_validation",
-]  # fmt: skip
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 MEDIA_TYPE: Final = "application/problem+json"

@@ -24,8 +24,6 @@ from .._errors import StoreError, StoreReplaced
 from ..jobs.queries import GetNextLease
 from ..stores.contract import Store
 
-__all__ = ["address_of", "run"]
-
 _GRACE: Final = 10.0  # seconds for running requests
 _IDLE: Final = 65_000  # ms for a head to arrive, from the answer before: longer than proxies keep their connections
 _BUFFER: Final = 64 << 10  # bytes of a connection, and so of a head: strangers may hold many unfinished ones

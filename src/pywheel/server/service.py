@@ -22,8 +22,6 @@ from .page import routes as page
 from .problems import Problem
 from .tokens import Tokens
 
-__all__ = ["app"]
-
 
 def app(
     queue: JobQueue | AsyncJobQueue,

@@ -11,8 +11,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["EventStream", "Stopping"]
-
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _SLOW: Final = 10.0  # seconds after which a reader that takes nothing is dropped
 _BEAT: Final = 15.0  # seconds without an event after which a comment shows that the stream lives

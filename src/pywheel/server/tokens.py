@@ -23,8 +23,6 @@ from ..jobs.durations import moment
 from ..jobs.queries import GetNote
 from ..stores.contract import Store, notes, outcome_of
 
-__all__ = ["ROLES", "SCOPES", "Grant", "Tokens", "id_of"]
-
 SCOPES: Final = ("read", "put", "work", "admin")
 """Read; put, and change one job; reserve and settle; all of that, delete, and change many."""
 ROLES: Final = {"viewer": ("read",), "operator": ("read", "put"), "admin": ("admin",)}

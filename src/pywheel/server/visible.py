@@ -23,8 +23,6 @@ from ..stores.schedule_notes import TOPIC as SCHEDULES
 from .problems import Problem
 from .tokens import Grant
 
-__all__ = ["Sees", "job_id", "job_of", "may_order", "may_see", "page", "tell"]
-
 Sees: TypeAlias = Callable[[str], bool] | None
 """Whether a topic may be seen; None: every topic, so no check is made."""
 _TOPICS: Final = 100  # topics that a page may have searched in vain

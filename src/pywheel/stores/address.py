@@ -15,8 +15,6 @@ from urllib.parse import quote, unquote
 from .._errors import BadAddress, BadJob, NotAStore
 from ..jobs.durations import signed_ms
 
-__all__ = ["Address", "Host", "file", "flag", "hidden", "identifier", "refuse_control_characters", "seconds"]
-
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE | re.ASCII)
 _HOST: Final = re.compile(r"(?P<name>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?", re.ASCII)
 _SECRET: Final = re.compile(r"pass(word|wd|phrase)?$|secret|token", re.IGNORECASE)

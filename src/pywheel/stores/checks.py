@@ -13,26 +13,9 @@ from typing import Any, Final
 
 from .._errors import BadJob, JobExists, NonceTaken, PywheelError
 from ..jobs import commands as c
-from ..jobs.checks import FURTHEST, integer, number, text
+from ..jobs.checks import integer, number, text
 from ..jobs.job import DEFAULTS, FIELDS, OF_NEW_JOB, Imported, NewJob, Outcome, State
 from ..jobs.lifecycle import ENDINGS
-
-__all__ = [
-    "FURTHEST",
-    "IDS",
-    "a_prefix",
-    "checked",
-    "clamped",
-    "fingerprinted",
-    "held",
-    "lately",
-    "note_name",
-    "prepared",
-    "same_ids",
-    "sound",
-    "storable",
-    "twice",
-]
 
 Check = Callable[[Any, str], object]
 """Raises BadJob if no store takes a value; the message has its name."""

@@ -19,11 +19,6 @@ from .address import Address
 from .notifier import Notifier
 from .verify import Finding
 
-__all__ = [
-    "CLOSED", "DEATHS_KEPT", "Durability", "Locked", "Store", "apart_if_full", "intact", "notes", "outcome_of",
-    "pauses", "word_of_death",
-]  # fmt: skip
-
 R = TypeVar("R")
 Durability = Literal["fsync", "everysec", "memory"]
 CLOSED: Final = "this store is closed: open another one"

@@ -18,8 +18,6 @@ from .checks import checked, prepared
 from .contract import Store
 from .front import Front, close_beside
 
-__all__ = ["EncryptedStore", "result_name"]
-
 R = TypeVar("R")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from ..jobs.job import Job
 from .contract import Store
 
-__all__ = ["Front", "close_beside"]
-
 
 def _of_described(name: str) -> Any:
     """Return a property whose value is that of the store behind, also while it is away."""

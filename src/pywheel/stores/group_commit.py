@@ -28,8 +28,6 @@ from typing import Any, Final, TypeVar
 from .._errors import StoreBusy, StoreError, StoreFull
 from ..jobs.commands import Command
 
-__all__ = ["Commit", "GroupCommit"]
-
 _R = TypeVar("_R")
 
 _LOOK: Final = 0.05  # seconds between looks: the delay of a wake-up that an interrupt prevented

@@ -14,10 +14,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from .._errors import StoreClosed, StoreError, StoreReplaced
 from ..jobs.commands import Announce
+from ..jobs.queries import Member
 from .contract import Store, intact, pauses
-from .notifier import Member, Notifier
-
-__all__ = ["StoreListener", "Topic"]
+from .notifier import Notifier
 
 _LINGER: Final = 2.0  # seconds that a topic stays announced after its last waiter has left
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest

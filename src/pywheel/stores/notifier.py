@@ -14,11 +14,6 @@ from ..jobs.commands import SetNote
 from ..jobs.job import Due
 from ..jobs.queries import Member
 
-__all__ = [
-    "ENDS_OF", "ORDERS", "OVERLOOKED", "SILENT", "Hints", "Member", "Notifier", "Spare", "order", "order_note",
-    "waiters", "workers",
-]  # fmt: skip
-
 SILENT: Final = 0.6
 """`Notifier.silent` where a beat costs nothing."""
 OVERLOOKED: Final = 500

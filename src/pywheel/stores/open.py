@@ -13,8 +13,6 @@ from ..clock import Clock
 from .address import Address, hidden, refuse_control_characters
 from .contract import Store
 
-__all__ = ["GROUP", "migration", "open", "working_directory"]
-
 _RIGHT: Final = (
     "use sqlite:///jobs.db, sqlite:////var/lib/jobs.db, postgresql://user@host/name, mysql://user@host/name, "
     "redis://host/0 or memory:"

@@ -15,8 +15,6 @@ from zlib import crc32
 
 from ..jobs.job import SHARDS, SLICE, slice_of
 
-__all__ = ["ALL", "owners", "shards_of", "turn"]
-
 ALL: Final = (1 << SHARDS) - 1
 """The mask of every shard."""
 _MIX: Final = 0x9E3779B97F4A7C15

@@ -21,18 +21,6 @@ from .checks import clamped
 if TYPE_CHECKING:
     from .contract import Store
 
-__all__ = [
-    "BYTES",
-    "Asked",
-    "Position",
-    "asked",
-    "by_id",
-    "latest",
-    "meant",
-    "search",
-    "walk",
-]
-
 BYTES: Final = 4_000_000
 """The bytes of bodies that a page holds at most, approximately; one body fits whatever its size."""
 _ORDERS: Final = {(False, False): "i", (False, True): "n", (True, False): "d", (True, True): "l"}  # by due, newest

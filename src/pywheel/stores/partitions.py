@@ -33,8 +33,6 @@ from .contract import Durability, Store, intact, outcome_of
 from .pages import BYTES, Asked, Position, asked, latest
 from .verify import EXAMPLES, Finding
 
-__all__ = ["Ids", "Inner", "SeveralStore"]
-
 R = TypeVar("R")
 Part = tuple[int, c.Command[Any]]
 """The number of a store, and its command."""

@@ -17,10 +17,9 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import StoreClosed
 from ..clock import Clock
+from ..jobs.queries import Member
 from .contract import CLOSED, pauses
-from .notifier import OVERLOOKED, Member, Notifier, Spare
-
-__all__ = ["GONE", "SILENT", "Roster", "Seen", "ServerNotifier", "ServerPresence", "until_quiet"]
+from .notifier import OVERLOOKED, Notifier, Spare
 
 SILENT: Final = 3.4
 """Seconds without a beat after which a worker owns nothing."""

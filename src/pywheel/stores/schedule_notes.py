@@ -26,21 +26,6 @@ from ..jobs.queries import GetJob, GetNote, ListNotes
 from ..jobs.schedule import Schedule
 from .contract import Store, intact, notes, outcome_of, pauses
 
-__all__ = [
-    "AHEAD",
-    "BLOCK",
-    "LONGEST",
-    "PLAN",
-    "TOPIC",
-    "Changes",
-    "Declared",
-    "Planned",
-    "ScheduleNotes",
-    "as_said",
-    "plan_job",
-    "removed",
-]
-
 TOPIC: Final = "pywheel.schedules"
 """The topic of the planner's job."""
 PLAN: Final = (TOPIC, "plan")

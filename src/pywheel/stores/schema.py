@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from .._errors import StoreTooNew
 
-__all__ = ["Schema", "of_migrations"]
-
 _LEAST: Final = re.compile(r"^-- least: ([0-9]+)$", re.MULTILINE)
 
 

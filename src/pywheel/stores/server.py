@@ -9,8 +9,6 @@ from typing import Final
 from .._errors import StoreAway
 from ..clock import MonotonicClock
 
-__all__ = ["Outage", "ServerClock"]
-
 _DRIFT: Final = 200e-6  # how far two clocks may part in a second, in seconds
 _SAID_FROM: Final = 1.0  # seconds of an outage from which on messages have its length
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-__all__ = ["EXAMPLES", "IDS", "Fault", "Finding", "verified"]
-
 EXAMPLES: Final = 5
 
 

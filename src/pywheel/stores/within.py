@@ -26,10 +26,6 @@ from ..jobs.commands import Put
 from ..jobs.job import Job, State
 from .checks import held
 
-__all__ = [
-    "NO_TRANSACTION", "CommitWatch", "driver_connection", "in_thread", "is_async", "module_of", "taken", "wait",
-]  # fmt: skip
-
 R = TypeVar("R")
 
 _LOOKS: Final = (0.005, 0.5)  # seconds between looks: the first, the longest

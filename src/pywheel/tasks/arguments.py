@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from .._errors import BadArguments, BadBody, NoKey
 from ..jobs.bodies import is_encrypted, key_of
 
-__all__ = ["Arguments", "Codec", "Field", "Misfit", "encoded_result", "type_name"]
-
 _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 

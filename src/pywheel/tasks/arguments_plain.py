@@ -11,8 +11,6 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from .._errors import BadArguments, BadBody
 from .arguments import Field, Misfit, type_name
 
-__all__ = ["PlainCodec"]
-
 Reader = Callable[[Any], Any]
 """Returns a value as its type. TypeError if it has another one."""
 

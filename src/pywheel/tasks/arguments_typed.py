@@ -11,8 +11,6 @@ from typing import Any, Final, Union
 from .._errors import BadArguments, BadBody
 from .arguments import Field, Misfit
 
-__all__ = ["TypedCodec", "result_writer", "writer"]
-
 _NEVER_NULL: Final = (bool, int, float, str, bytes)  # msgspec refuses null for these types by itself
 _SEVERAL: Final = (list, tuple, set, frozenset)
 _PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)([^`]*)`$")

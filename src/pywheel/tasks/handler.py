@@ -15,8 +15,6 @@ from .arguments import encoded_result
 from .providers import Provider
 from .signature import Asked, Signature
 
-__all__ = ["AsyncTaskHandler", "TaskHandler", "task_handler"]
-
 
 class TaskHandler:
     """Handles jobs by a function that runs in a thread. It has the function's name, for child processes."""

@@ -11,8 +11,6 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from ..jobs.checks import signature
 
-__all__ = ["bare", "hints", "parameters"]
-
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a function, whether or not their types can be found."""

@@ -14,8 +14,6 @@ from .hints import parameters
 from .providers import provided
 from .signature import Asked, Signature
 
-__all__ = ["TaskKey"]
-
 
 class TaskKey:
     """A function that makes a key from some of a task's arguments. It gets them as the task's function would.

@@ -13,8 +13,6 @@ from .._errors import BadOption
 from ..jobs.job import Job
 from .hints import hints, parameters
 
-__all__ = ["Provider", "Providers", "provided"]
-
 _ITERATORS: Final = {
     collections.abc.Iterator,
     collections.abc.Generator,

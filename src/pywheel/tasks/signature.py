@@ -12,8 +12,6 @@ from .arguments import Arguments, Field
 from .hints import bare, hints, parameters
 from .providers import Provider, Providers, provided
 
-__all__ = ["Asked", "Signature"]
-
 _EMPTY = inspect.Parameter.empty
 
 

@@ -16,8 +16,6 @@ from .handler import TaskHandler
 from .key import TaskKey
 from .signature import Signature
 
-__all__ = ["AnyTask", "AsyncTask", "Task", "default_topic", "merged", "twin"]
-
 P = ParamSpec("P")  # what a put takes
 C = ParamSpec("C")  # what a plain call takes
 R = TypeVar("R", covariant=True)

@@ -24,8 +24,6 @@ from ..jobs.results import result_of
 from ..stores.schedule_notes import TOPIC
 from ..worker.schedules import declare, with_planner
 
-__all__ = ["DueRunner", "Failure", "at_once", "limits_in_force", "run_due"]
-
 _WORKER = "run_due"
 _EXPIRED = 1_000  # lost leases that are ended in one step
 _LOGGER = logging.getLogger("pywheel.jobs")

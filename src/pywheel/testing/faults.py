@@ -10,8 +10,6 @@ from ..jobs.commands import Command
 from ..stores.contract import Store
 from ..stores.front import Front
 
-__all__ = ["FaultyStore"]
-
 
 class FaultyStore(Front):
     """Calls `fault(when, commands)` before and after each call of `apply`, which raises the errors of `fault`.

@@ -45,9 +45,6 @@ else:
         _fixture = pytest.fixture
 
 
-__all__ = ["autojump_clock", "job_queue", "manual_clock", "queue_tester"]
-
-
 @_fixture
 def manual_clock() -> ManualClock:
     """Return a clock that stands at 0 s until the test moves it."""

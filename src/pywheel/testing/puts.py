@@ -12,8 +12,6 @@ from ..jobs.queries import GetJob
 from ..stores.memory import MemoryStore
 from ..stores.schedule_notes import TOPIC
 
-__all__ = ["PutJob", "RecordingStore", "in_words", "said"]
-
 R = TypeVar("R")
 
 

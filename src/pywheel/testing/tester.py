@@ -21,8 +21,6 @@ from .due import DueRunner, Failure, at_once, limits_in_force
 from .puts import PutJob, RecordingStore, in_words
 from .wanted import Wanted, refuse_ambiguous, topic_of
 
-__all__ = ["QueueTester"]
-
 _SHOWN: Final = 20
 _PAGE: Final = 1_000
 _ON_PURPOSE: Final = (GiveUp, NotNow, RetryLater)

@@ -14,8 +14,6 @@ from ..jobs.job import Job
 from ..tasks.task import AnyTask
 from .puts import PutJob, said
 
-__all__ = ["Wanted", "refuse_ambiguous", "topic_of"]
-
 _NO_JSON: Final = object()
 
 

@@ -23,8 +23,6 @@ if sys.platform == "win32":
 else:
     from asyncio import SelectorEventLoop as StockLoop
 
-__all__ = ["EventLoop"]
-
 
 class EventLoop(WheelScheduling, StockLoop):
     """Asyncio's default event loop, with its timers on a wheel. Programs need no other change.

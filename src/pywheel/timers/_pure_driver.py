@@ -18,8 +18,6 @@ from . import _arguments
 from ._arguments import Missed
 from ._pure_timer import FIRED, PENDING, RUNNING, STOPPED, PeriodicTimer, Timer
 
-__all__ = ["Driver", "Timer"]
-
 NEVER: Final = 2**63
 
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 else:
     _Loop = object
 
-__all__ = ["TimerHandle", "WheelScheduling"]
-
 TICK_BITS: Final = 20
 LAST: Final = 2.0**42  # seconds; every later deadline, including infinity, is on this tick
 QUOTA: Final = 4096  # timers that a turn collects although their time has not come

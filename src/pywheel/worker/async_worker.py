@@ -15,8 +15,6 @@ from .base import BaseWorker, Program, WorkerOptions, log_end
 from .executors.coroutines import AdoptedLoop
 from .worker import stop_on_signals
 
-__all__ = ["AsyncWorker"]
-
 
 class AsyncWorker:
     """Runs the handlers of a program. Coroutine handlers run on the program's own loop, with its clients and pools.

@@ -36,8 +36,6 @@ from .executors.threads import ThreadPool, Threads
 from .leases import Lease
 from .schedules import declare, declare_lost, with_planner
 
-__all__ = ["BaseWorker", "Program", "WorkerOptions", "log_end"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _MOST_THREADS: Final = 1_024
 _CANCELLED: Final = 1.0  # seconds that cancelled tasks have to end

@@ -15,13 +15,12 @@ from ..jobs.commands import Purge, SetNote
 from ..jobs.durations import KEEP_DEAD, Duration, duration
 from ..jobs.ends import FIVE, HOUR, Ends, ends_note
 from ..jobs.job import State
+from ..jobs.queries import Member
 from ..stores.contract import Store, intact, notes
-from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
+from ..stores.notifier import OVERLOOKED, Notifier, Spare, waiters, workers
 from ..stores.ownership import owners, shards_of
 from ..stores.schedule_notes import TOPIC as PLANNER
 from .topic_state import TopicState
-
-__all__ = ["ClockSteps", "EndsKept", "Membership", "Pruning", "retention"]
 
 _OVERDUE: Final = 250
 """ms after which any worker with room takes the due job of an owner without room."""

@@ -27,8 +27,6 @@ from .due_times import DueTimes
 from .topic_state import Places, TopicState
 from .unreadable import Unreadable
 
-__all__ = ["ALONE", "Claims"]
-
 ALONE: Final = 1_000
 """Claims in a step of a worker with one topic."""
 _TOGETHER: Final = 128  # the same with several topics: a topic that becomes due during a step waits for milliseconds

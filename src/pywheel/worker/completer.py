@@ -28,9 +28,6 @@ from ..stores.notifier import Notifier
 from .deaths import Deaths
 from .leases import Lease, Leases
 
-__all__ = ["SOON", "Completer"]
-
-
 _DONE: Final = (Outcome.DONE, State.DONE)
 _new: Final = tuple.__new__  # for named tuples: saves the call of their own __new__
 _ENOUGH: Final = 500  # ends of handlers that are worth a commit, even if more are to come

@@ -21,8 +21,6 @@ from ..jobs.queries import GetJob
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 
-__all__ = ["LOST", "Deaths"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 
 _REST: Final = 1.0  # seconds between looks for jobs that died as another worker ended their lease, with an on_dead

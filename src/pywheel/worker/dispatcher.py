@@ -34,8 +34,6 @@ from .executors.pool import Outside, Pool, Runner
 from .leases import Lease, Leases
 from .topic_state import Places, TopicState
 
-__all__ = ["Dispatcher"]
-
 MAX_BYTES: Final = 64 << 20
 _TEND: Final = 0.1  # seconds between looks whether a blocked runner still is
 _HEAR: Final = 0.005  # seconds between two readings of hints on new jobs, while pools have enough to do

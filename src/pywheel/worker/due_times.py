@@ -23,8 +23,6 @@ from ..stores.notifier import Notifier
 from ..stores.ownership import turn
 from .topic_state import TopicState
 
-__all__ = ["LATE", "DueTimes"]
-
 LATE: Final = 1_000
 """ms after its due time at which any worker asks for a job."""
 _LOOK: Final = 15_000  # ms between looks at all topics; more with very many topics

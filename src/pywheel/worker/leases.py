@@ -21,8 +21,6 @@ from ..jobs.lifecycle import LOST_BEGUN
 if TYPE_CHECKING:
     from .topic_state import TopicState
 
-__all__ = ["HOLD", "Lease", "Leases", "hold_of", "lease_margin"]
-
 HOLD: Final = 1_000
 """ms that the store holds a claim at least: if the worker is stopped, its waiting jobs are late by that much."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin

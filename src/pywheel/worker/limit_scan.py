@@ -19,8 +19,6 @@ from typing import Final
 
 from ..jobs.commands import Claim, Claimed
 
-__all__ = ["LimitScan"]
-
 _PAGE: Final = 500  # jobs looked at in one step, at most
 _EACH: Final = 16  # remembered jobs of a group
 _POLL: Final = 0.08  # seconds until the first jobs of groups are asked for again, if the store does not say when

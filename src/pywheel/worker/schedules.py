@@ -24,8 +24,6 @@ from ..jobs.schedule import LATE, NAME, VERSION, Schedule
 from ..stores.contract import Store, outcome_of
 from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, PLAN, TOPIC, Changes, Planned, ScheduleNotes, plan_job
 
-__all__ = ["Planner", "declare", "declare_lost", "with_planner"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _ROUND: Final = 30_000  # ms between two runs, at least, unless something changes
 _SOON: Final = 90_000  # ms before a tick at which it is time to plan: its whole block comes with it

@@ -13,8 +13,6 @@ from .executors.pool import Pool
 from .leases import Lease, hold_of, lease_margin
 from .limit_scan import LimitScan
 
-__all__ = ["Places", "TopicState"]
-
 _MOST: Final = 1_000
 """Jobs that may wait in a pool, at most: enough to keep quick handlers busy during a commit."""
 _BESIDE: Final = 8

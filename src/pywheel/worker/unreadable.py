@@ -23,8 +23,6 @@ from .completer import Completer
 from .leases import Lease
 from .topic_state import TopicState
 
-__all__ = ["Unreadable"]
-
 _AGAIN: Final = 60.0  # seconds between looks at a job, and between events of a topic
 _LOOKS: Final = 20  # jobs of a topic looked at in one step
 _PAST: Final = 20_000  # jobs of a topic that a claim looks past

@@ -15,8 +15,6 @@ from ..jobs.new_job import misspelt
 from .base import BaseWorker, Program, WorkerOptions, log_end
 from .executors.coroutines import OwnLoop
 
-__all__ = ["Worker", "on_signals", "stop_on_signals"]
-
 _HANG_UP: Final = getattr(signal, "SIGHUP", None)
 
 

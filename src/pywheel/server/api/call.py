@@ -24,8 +24,6 @@ from ..problems import Problem, bad_parameter, of_validation
 from ..tokens import Grant
 from .once import ANSWERS_KEPT, once
 
-__all__ = ["Call", "Endpoint", "Ends", "JsonResponse", "Operation"]
-
 R = TypeVar("R")
 _ROOM: Final = 256 << 10  # bytes of a body beside the job's own body
 _NOTHING: Final = 4 << 10  # bytes of a body for an operation without one: strangers may send it slowly

@@ -30,9 +30,6 @@ from .records import jobs_out, receipt_of, reserved
 from .schema import Claims, Nack, NackAnswer, Reserve
 from .waiting import Waiter, end_lost
 
-__all__ = ["ack", "bury", "nack", "release", "reserve", "reserve_again", "touch"]
-
-
 # ---- reserve --------------------------------------------------------------------------------------------------------
 
 

@@ -23,8 +23,6 @@ from ..sse import EventStream
 from .call import Call
 from .records import moment_out
 
-__all__ = ["events"]
-
 _MOST: Final = 1_000  # ended jobs in one read
 _KEPT: Final = 4  # snapshots that wait for a slow listener
 _AHEAD: Final = 5_000  # ms that an end may be ahead: more, and the clock was set back since

@@ -28,11 +28,6 @@ from . import records, schema
 from .call import Call, JsonResponse
 from .once import stored
 
-__all__ = [
-    "cancel", "change_many", "delete", "edit", "find", "get", "history", "put", "put_many", "reference", "result",
-    "retry",
-]  # fmt: skip
-
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
 _LONGEST_STATE: Final = 512
 

@@ -23,8 +23,6 @@ from ..problems import KEY_REUSED, Problem
 if TYPE_CHECKING:
     from .call import Call
 
-__all__ = ["ANSWERS_KEPT", "UNDER_WAY", "identity", "once", "stored"]
-
 ANSWERS_KEPT: Final = 86_400_000
 """The ms for which an answer is kept."""
 UNDER_WAY: Final = 60_000

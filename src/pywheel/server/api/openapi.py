@@ -12,8 +12,6 @@ from ..problems import KINDS, MEDIA_TYPE
 from . import schema
 from .call import Call, JsonResponse, Operation
 
-__all__ = ["document", "encoded", "serve"]
-
 _VERSION: Final = "1"  # of the API, as in its paths; not of the package, as the document is checked in
 _REF: Final = "#/components/schemas/{name}"
 _COMMON: Final = ("bad-request", "bad-parameter", "method-not-allowed", "internal-error", "store-away", "store-busy")

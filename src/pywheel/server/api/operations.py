@@ -13,8 +13,6 @@ from ..context import Context
 from . import claims, events, jobs, openapi, schedules, schema, topics
 from .call import Endpoint, Operation
 
-__all__ = ["OPERATIONS", "routes"]
-
 
 def _operation(
     tag: str, scope: str | None, id: str, route: str, handler: Any, summary: str, *, word: str = "", **more: Any

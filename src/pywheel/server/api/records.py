@@ -19,11 +19,6 @@ from ...jobs.results import Result
 from ..problems import Problem, bad_field, bad_parameter
 from .schema import AttemptOut, JobOut, ReservedJob, ResultOut
 
-__all__ = [
-    "Turns", "after_cursor", "attempt_out", "body_of", "cursor", "etag", "job_out", "jobs_out", "moment_out",
-    "no_cursor", "receipt", "receipt_of", "reserved", "result_out",
-]  # fmt: skip
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 _TURN: Final = 262_144  # bytes of bodies in a turn of the loop

@@ -17,8 +17,6 @@ from .call import Call, JsonResponse
 from .once import stored
 from .records import after_cursor, body_of, cursor, moment_out, no_cursor
 
-__all__ = ["change", "delete", "get", "run", "schedules", "set_"]
-
 _OPTIONS: Final = tuple(ScheduleOptions.__annotations__)
 
 

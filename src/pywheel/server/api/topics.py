@@ -18,8 +18,6 @@ from . import schema
 from .call import Call, JsonResponse
 from .records import after_cursor, cursor
 
-__all__ = ["change", "counts", "limit", "limit_as_code", "limits", "order", "topics", "workers"]
-
 
 async def topics(call: Call) -> Response:
     """Return a part of the topics that the token may see."""

@@ -23,8 +23,6 @@ from ...stores.listener import StoreListener, Topic
 from ...stores.notifier import Notifier, workers
 from ...stores.ownership import shards_of, turn
 
-__all__ = ["Waiter", "Waiting", "end_lost"]
-
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _IDLE: Final = 1.0  # seconds without anything to do
 _PATIENCE: Final = (0.02, 1.0)  # seconds before another caller is woken for a topic that gave nothing: first, longest

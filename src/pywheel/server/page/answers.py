@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..context import Context
     from .feed import Feed
 
-__all__ = ["HEADERS", "OVER", "Ask", "Handler", "enter", "form", "guarded", "leave", "visitor_of"]
-
 HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (

@@ -25,8 +25,6 @@ from ..visible import Sees, page
 from .answers import OVER, Ask, visitor_of
 from .filters import Asked
 
-__all__ = ["ACTIONS", "Action", "Bulk", "count", "made", "matching", "progress_of", "start", "states_of", "stop"]
-
 _BATCH: Final = 250  # jobs in a transaction
 _PATIENCE: Final = 1.5  # seconds that a count may take
 _KEPT: Final = 86_400_000  # ms for which the progress is kept

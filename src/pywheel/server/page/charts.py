@@ -15,8 +15,6 @@ from ..problems import Problem
 from .answers import Ask
 from .drawings import series, trend
 
-__all__ = ["Charts"]
-
 _NOTES: Final = 200  # workers' notes in one read
 _SETTLED: Final = 120_000  # ms after which an hour no longer changes: workers write their notes twice a minute
 _SPANS: Final = {"day": (24 * HOUR, FIVE), "two": (HOURS * HOUR, HOUR)}  # the length of a chart, and of a bar

@@ -10,8 +10,6 @@ from ...jobs.job import Attempt, Job
 from ..coming import Part
 from .words import late, length, number, stamp
 
-__all__ = ["Chart", "Segment", "histogram", "series", "timeline", "trend"]
-
 _HEIGHT: Final = 100
 _LEAST: Final = 3  # the least height of a bar: anything above 0 is visible
 _UNIT: Final = 10  # width of a bar with its gap

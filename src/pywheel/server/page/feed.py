@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from ..._errors import StoreError
 from ...jobs.job import Counts
-from ...stores.notifier import Member
+from ...jobs.queries import Member
 from ...stores.ownership import owners
 from ..live import Live, Snapshot, TopicNow
 from ..problems import Problem
@@ -29,8 +29,6 @@ from ..visible import may_order, may_see
 from .answers import HEADERS, Ask, visitor_of
 from .drawings import histogram, trend
 from .templating import fragment
-
-__all__ = ["Feed", "Frame", "fragments_of"]
 
 _VIEWS: Final = ("overview", "topic", "workers")
 _FRAMES: Final = 1_000  # different views that are kept

@@ -20,10 +20,6 @@ from ..middleware import refuse_large
 from ..problems import Problem
 from .words import error_group
 
-__all__ = [
-    "ROOM", "TIMES", "Asked", "Fields", "fields", "new_due", "number_of", "priority_of", "texts", "typed_in", "utc"
-]  # fmt: skip
-
 _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 ROOM: Final = 64 << 10
 """Bytes of a form for all fields but a body."""

@@ -30,11 +30,6 @@ from .drawings import timeline
 from .filters import TIMES, Asked, Fields, fields, new_due, texts, typed_in
 from .words import error_group, first_line, number, shown, stamp
 
-__all__ = [
-    "Group", "act", "act_on_group", "ask_first", "begin", "body", "end", "export", "groups", "progress", "search",
-    "show",
-]  # fmt: skip
-
 _LIMIT: Final = 50
 _PREVIEW: Final = 96  # bytes of a body
 _SELECTED: Final = 1_000

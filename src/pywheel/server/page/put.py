@@ -22,8 +22,6 @@ from .answers import Ask
 from .filters import ROOM, fields, priority_of, typed_in, utc
 from .words import iso, typed
 
-__all__ = ["put", "show"]
-
 _T = TypeVar("_T")
 _SHOWN: Final = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
 _TRACE: Final = ("traceparent", "tracestate")  # the trace belongs to the cloned job alone

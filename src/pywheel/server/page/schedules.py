@@ -14,8 +14,6 @@ from .answers import Ask
 from .filters import ROOM, fields, number_of, typed_in
 from .words import typed
 
-__all__ = ["act", "form", "save", "show"]
-
 _PAGE: Final = 200
 
 

@@ -13,8 +13,6 @@ from starlette.responses import Response
 from ...jobs.job import Outcome, State
 from . import words
 
-__all__ = ["VERSION", "asset", "fragment", "path_of", "prepare", "render"]
-
 SIGNS: Final = {
     State.DELAYED: "◷",
     State.RUNNING: "▶",

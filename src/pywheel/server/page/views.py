@@ -22,8 +22,6 @@ from ..visible import Sees, page, tell
 from .answers import Ask
 from .filters import fields, number_of, texts
 
-__all__ = ["act", "coming", "log", "order", "outlets", "overview", "workers"]
-
 _OUTLETS: Final = "outlet:"
 _DEEDS: Final = 100  # entries on a page of the audit log
 _RUNNING: Final = 200  # running jobs that are shown

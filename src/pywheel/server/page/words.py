@@ -15,11 +15,6 @@ from ...jobs.bodies import is_encrypted
 from ...jobs.job import Job
 from ..api.records import moment_out
 
-__all__ = [
-    "NOTHING", "Body", "ago", "error_group", "first_line", "iso", "late", "length", "number", "pace", "preview",
-    "shown", "stamp", "typed", "when",
-]  # fmt: skip
-
 NOTHING: Final = "\N{EN DASH}"  # the text for a missing figure
 _NARROW: Final = "\u202f"  # no-break: 12 431
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))

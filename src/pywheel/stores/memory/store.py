@@ -19,8 +19,6 @@ from ..sqlite.dialect import SCHEMA
 from ..sqlite.engine import SqliteEngine, rows_of
 from ..sqlite.presence import Presence
 
-__all__ = ["MemoryStore"]
-
 _R = TypeVar("_R")
 _FORK_SECONDS: Final = 5.0  # for which a fork waits for the call under way
 

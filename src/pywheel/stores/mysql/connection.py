@@ -20,8 +20,6 @@ from ...jobs.handler import MOST_AT_ONCE
 from ..relational.session import Conflict, MetLock
 from .dialect import parted
 
-__all__ = ["AlreadyThere", "Interrupted", "Timed", "connect", "meaning"]
-
 _OLDEST: Final = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 _CONNECT: Final = 5.0  # seconds to wait for a connection
 _ROOM: Final = 1_024  # bytes of a packet that are not its statements

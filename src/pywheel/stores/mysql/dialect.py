@@ -22,8 +22,6 @@ from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES
 from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, Rows, Select, Statement, WriteJobs
 
-__all__ = ["MOMENT", "NOW", "SET_MOMENT", "Later", "MysqlDialect", "hashed", "literal", "parted"]
-
 NOW: Final = "(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 1000)"
 """The server's time, ms since 1970, at the beginning of a statement."""
 MOMENT: Final = "@pywheel_now"

@@ -16,8 +16,6 @@ from ..schema import Schema
 from .connection import Timed
 from .dialect import MysqlDialect
 
-__all__ = ["Migration"]
-
 _OPTIONS: Final = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE {}"
 _COLLATIONS: Final = {True: "utf8mb4_nopad_bin", False: "utf8mb4_0900_bin"}  # MariaDB's, MySQL's
 _MISSING: Final = 1146  # ER_NO_SUCH_TABLE

@@ -24,8 +24,6 @@ from .dialect import hashed
 if TYPE_CHECKING:
     from .store import MysqlStore
 
-__all__ = ["MysqlNotifier", "ring"]
-
 _ALL: Final = 0  # a hint: read all again
 _NOBODY: Final = -1  # a hint: look who is there
 _SLEEP: Final = 30.0  # seconds of one wait on the server; a hint without a wake-up is found by a beat

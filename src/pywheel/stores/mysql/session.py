@@ -25,8 +25,6 @@ from .dialect import MOMENT, NOW, SET_MOMENT
 if TYPE_CHECKING:
     from .store import MysqlStore
 
-__all__ = ["MysqlSession", "MysqlWithin", "forgotten", "requested"]
-
 _FORGOTTEN: Final = 256  # transactions of this client after which the earlier ones are forgotten
 _OVER: Final = "connection=: the server has ended this transaction, as it and another waited for each other: begin anew"
 _CHANGED: Final = (

@@ -21,8 +21,6 @@ from .migrate import Migration
 from .notifier import MysqlNotifier, ring
 from .session import MysqlSession, MysqlWithin, forgotten
 
-__all__ = ["MysqlStore"]
-
 _PORT: Final = 3306
 _LARGEST: Final = 2**62
 _TLS: Final[dict[str, Callable[[str], Any]]] = {

@@ -27,8 +27,6 @@ from ..._errors import (
 from ..relational.session import Conflict, MetLock
 from .pipeline import ADAPTERS, Asked, Pipeline, Row
 
-__all__ = ["Timed", "connect", "meaning"]
-
 _V = TypeVar("_V")
 
 _OLDEST: Final = 130_000

@@ -14,8 +14,6 @@ from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Do, Drop, Each, Insert, NewNames, Select, Statement, WriteJobs
 from .pipeline import Asked
 
-__all__ = ["Later", "PostgresDialect", "numbers"]
-
 _BEGAN: Final = "floor(extract(epoch FROM a.backend_start) * 1000)"
 NOW = "coalesce(:now::bigint, floor(date_part('epoch', now()) * 1000)::bigint)"
 _INDEX: Final = re.compile(r"\bINDEX ([a-z_]+) ON\b")

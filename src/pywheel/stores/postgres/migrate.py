@@ -14,8 +14,6 @@ from ..schema import Schema
 from .connection import Timed
 from .dialect import PostgresDialect
 
-__all__ = ["Migration"]
-
 _LOCK: Final = 0x70797768  # the advisory lock held while tables are made
 _AGAIN: Final = (
     "-- While this waits for a table, others wait behind it. An error of lock_timeout: run all of this again."

@@ -17,8 +17,6 @@ from .connection import Timed
 if TYPE_CHECKING:
     from .store import PostgresStore
 
-__all__ = ["PostgresNotifier", "ring"]
-
 _MOST: Final = 350  # ids of up to 20 bytes: the server takes 8 000 at once
 # Workers without a session of their own look for rows. The commit need not wait for the disk, as it holds up other
 # notifications.

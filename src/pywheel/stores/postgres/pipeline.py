@@ -21,8 +21,6 @@ from psycopg.postgres import register_default_adapters
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
 
-__all__ = ["ADAPTERS", "Asked", "Pipeline", "Row", "numbered"]
-
 Asked = tuple[str, Mapping[str, Any]]
 """A statement, with ``%(name)s`` for values, ``%(name)b`` for values sent as they are, and the values."""
 Row = tuple[Any, ...]

@@ -22,8 +22,6 @@ from .pipeline import numbered
 if TYPE_CHECKING:
     from .store import PostgresStore
 
-__all__ = ["PostgresSession", "PostgresWithin"]
-
 _PIPELINE: Final = "connection=: it is in pipeline mode: leave that first"
 _BYTES: Final = "connection=: its client_encoding is SQL_ASCII: set it to utf8"
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"

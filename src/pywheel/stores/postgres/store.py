@@ -21,8 +21,6 @@ from .migrate import Migration
 from .notifier import PostgresNotifier, ring
 from .session import PostgresSession, PostgresWithin
 
-__all__ = ["PostgresStore"]
-
 _LOCKS: Final = (10, 100)  # ms that a statement waits for a lock, on lanes with `spared`, and on others
 _DRIVER: Final = (
     "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "

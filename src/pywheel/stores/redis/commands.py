@@ -28,8 +28,6 @@ from . import records
 from .connection import as_json, encoded, given
 from .records import STATES, from_id, jobs_of, packed_job, score, to_ids
 
-__all__ = ["PIECE", "Request", "by_pieces"]
-
 PIECE: Final = 250
 """The most jobs of one call, which takes some ms then: leases it ends, jobs it claims or forgets."""
 _MANY: Final = 2**31 - 1

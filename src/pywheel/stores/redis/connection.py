@@ -26,8 +26,6 @@ from redis.retry import Retry
 from ..._errors import NotAStore, PywheelError, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from .place import Place
 
-__all__ = ["REPLICA", "Connection", "Emptied", "as_json", "encoded", "given"]
-
 _WORDS: Final = 256  # bytes
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _LOOKED: Final = 2.0  # seconds for which a server counts as what it was

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .store import RedisStore
 
-__all__ = ["Presence", "RedisNotifier"]
-
 _AHEAD: Final = 30_000  # ms added to the horizon, so that it need not be sent each time
 _WASTED: Final = 100  # unwanted hints after which the exact horizon is sent
 _TRIES: Final = 5

@@ -11,8 +11,6 @@ from ..._errors import BadAddress, NotAStore
 from ..address import Address, Host, flag, identifier, seconds
 from ..server import Outage
 
-__all__ = ["Place", "place"]
-
 _SECONDS: Final = 5.0
 _PORT: Final = 6379
 

@@ -19,8 +19,6 @@ from .records import LAST, STATES, attempts, from_id, jobs_of, pairs, parts, pla
 if TYPE_CHECKING:
     from .store import RedisStore
 
-__all__ = ["ANSWERS"]
-
 _LOOKS: Final = 4  # calls for one page
 _FIRST: Final = 1_000  # due jobs of one look, or jobs of a list whose bodies are read next
 _FEW: Final = 2_000  # jobs that may match, up to which they are listed at once

@@ -13,9 +13,6 @@ from ...jobs.job import DEFAULTS, KEPT, Attempt, Imported, Job, NewJob, Outcome,
 from ..checks import clamped, storable
 from .connection import as_json, given
 
-__all__ = ["LAST", "STATES", "attempts", "from_id", "jobs_of", "packed_job", "packed_past", "place_after"]
-__all__ += ["pairs", "parts", "receipt", "score", "start_of", "text", "to_ids"]
-
 LAST: Final = 2**48 - 1
 """The largest id that the store can give out."""
 STATES: Final = (State.DELAYED, State.RUNNING, State.DONE, State.DEAD, State.CANCELLED)

@@ -16,8 +16,6 @@ from .connection import REPLICA, Connection
 from .place import Place
 from .records import pairs
 
-__all__ = ["Server", "durability"]
-
 _IDLE: Final = 8  # connections that are kept open
 _OLDEST: Final = (7, 0)
 _DURABLE: Final[dict[bytes, Durability]] = {b"always": "fsync", b"everysec": "everysec"}

@@ -42,8 +42,6 @@ from .queries import ANSWERS
 from .server import Server, durability
 from .verify import verify
 
-__all__ = ["RedisStore", "RedisStores", "open_redis"]
-
 R = TypeVar("R")
 _FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
 _SEVERAL: Final = b"pywheel 1 in "

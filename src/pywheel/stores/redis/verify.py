@@ -13,8 +13,6 @@ from .records import pairs, parts
 if TYPE_CHECKING:
     from .store import RedisStore
 
-__all__ = ["verify"]
-
 _SOME: Final = 100  # places looked at by one call
 _FAULTS: Final = (
     Fault(faults.NOWHERE.what, "delayed again, due as their last claim left it, or at once if they have none"),

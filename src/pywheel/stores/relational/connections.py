@@ -13,8 +13,6 @@ from ..._errors import StoreBusy, StoreClosed
 from ..contract import CLOSED
 from ..left_alone import leave_alone
 
-__all__ = ["Connections"]
-
 
 class Connections:
     """Up to `most` connections. A connection is closed after an error, as its state is unknown.

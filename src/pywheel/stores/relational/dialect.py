@@ -12,8 +12,6 @@ from ..sql.schema import TYPES
 from ..sql.statement import Batch, Insert, Select, Statement, Steps
 from ..sql.transaction import Tally, Transaction
 
-__all__ = ["MORE", "Later", "ServerDialect", "is_number"]
-
 _NAMES: Final = "topic|worker|job|finished|attempt|nonce|note|tally|member|hint|schema|number|request"
 _TABLE: Final = re.compile(rf"\b(FROM|JOIN|STRAIGHT_JOIN|INTO|UPDATE|TABLE|ON|USING) ({_NAMES})\b")
 _COLUMN: Final = re.compile(rf"(?<![:.\w])({_NAMES})\.(?=[a-z])")

@@ -32,8 +32,6 @@ from .session import Conflict, MetLock, OwnSession
 if TYPE_CHECKING:
     from .store import RelationalStore
 
-__all__ = ["TRIES", "Held", "Ids", "Lane", "claims_beside", "may_wait"]
-
 TRIES: Final = 12
 """How often a transaction begins anew after conflicts with others."""
 _MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Edit, c.Delete, c.Retry, c.Rewrite, c.Pause})

@@ -11,8 +11,6 @@ from ..._errors import NotAStore, StoreBusy
 from ..schema import Schema, of_migrations
 from .dialect import ServerDialect
 
-__all__ = ["Migration", "scripts"]
-
 _IN_USE: Final = (
     "it is to be upgraded, and its tables are in use by a transaction that lasts, such as a dump: "
     "try again when that has ended"

@@ -12,8 +12,8 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreAway, StoreError, StoreReadOnly
+from ...jobs.checks import FURTHEST
 from ...jobs.job import Due, slice_of
-from ..checks import FURTHEST
 from ..left_alone import leave_alone
 from ..notifier import Hints
 from ..ownership import owners
@@ -24,8 +24,6 @@ from .ringer import Jobs
 
 if TYPE_CHECKING:
     from .store import RelationalStore
-
-__all__ = ["RelationalNotifier"]
 
 _KEPT: Final = 10_000  # hints
 _FURTHER: Final = 30_000  # ms added to a horizon as it is written, so that it is written less often

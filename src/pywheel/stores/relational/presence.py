@@ -17,8 +17,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreError
+from ...jobs.checks import FURTHEST
 from ...jobs.job import slice_of
-from ..checks import FURTHEST
 from ..ownership import owners
 from ..presence import Roster, Seen, ServerPresence
 from ..sql.statement import Do, Select
@@ -28,8 +28,6 @@ from .ringer import Hints, Jobs, Ringer
 if TYPE_CHECKING:
     from .notifier import RelationalNotifier
     from .store import RelationalStore
-
-__all__ = ["SEEN", "Leases", "Presence"]
 
 SEEN: Final = "w.name, w.topics, w.beat, w.behind, w.stopped, w.horizon"
 """The columns of a worker's row `w`, except whether it is gone."""

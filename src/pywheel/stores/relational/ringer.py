@@ -14,8 +14,6 @@ from typing import Final
 
 from ..._errors import StoreError
 
-__all__ = ["Hints", "Jobs", "Ringer"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _MOST: Final = 2_000  # jobs that one worker is told of at once; with more it reads all again
 _APART: Final = 0.005  # seconds between looks for the workers that jobs concern

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .lanes import Lane
     from .store import RelationalStore
 
-__all__ = ["Conflict", "MetLock", "OwnSession", "SessionWithin"]
-
 _LOOK: Final = 0.1  # seconds between looks at the fate of a commit
 _OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
 

@@ -19,12 +19,12 @@ from ..._forks import renew_after_fork
 from ...clock import Clock
 from ...jobs.commands import Cancel, Command, Edit, Expire, Put
 from ...jobs.job import Job, State
-from ...jobs.queries import GetJob
+from ...jobs.queries import GetJob, Member
 from ..address import Address, flag, identifier, seconds
 from ..checks import sound
 from ..contract import CLOSED, Durability, Locked, pauses
 from ..left_alone import leave_alone
-from ..notifier import Member, Notifier, workers
+from ..notifier import Notifier, workers
 from ..server import Outage, ServerClock
 from ..sql import read
 from ..sql.engine import SqlStore, apply
@@ -41,8 +41,6 @@ from .notifier import RelationalNotifier
 from .presence import Leases, Presence
 from .ringer import Hints
 from .session import Conflict, OwnSession, SessionWithin
-
-__all__ = ["RelationalStore"]
 
 _R = TypeVar("_R")
 

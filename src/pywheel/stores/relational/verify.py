@@ -16,8 +16,6 @@ from .session import Conflict
 if TYPE_CHECKING:
     from .store import RelationalStore
 
-__all__ = ["verified"]
-
 
 def verified(store: RelationalStore, connection: Any, *, repair: bool) -> list[Finding]:
     """Return the faults of the tables, all of one moment; with `repair`, mend them and say which are mended."""

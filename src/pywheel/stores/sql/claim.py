@@ -14,19 +14,18 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ...jobs import lifecycle
+from ...jobs.checks import FURTHEST
 from ...jobs.commands import Claim, Claimed, Reserve
 from ...jobs.job import KEPT, Due, Job
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import Gate, ShutGate, looked_at, note_of
-from ..checks import FURTHEST, IDS, clamped
+from ..checks import IDS, clamped
 from .notes import set_note
 from .read import priorities_of
 from .rows import FOUND, TAKEN, Found, found_of, listed, taken_of
 from .settle import expire_all, expire_among
 from .statement import Insert, Last, Rows, Select, Statement, Steps, WriteJobs, drive_all, once_each
 from .transaction import Look, Transaction
-
-__all__ = ["claim", "reserve"]
 
 _ALL: Final = 65_536  # bytes per job that a claim must allow for bodies to be read at once
 _SMALL: Final = 256  # bytes: larger bodies are read only once their jobs are chosen

@@ -12,8 +12,6 @@ from .statement import Do, Select, Steps
 if TYPE_CHECKING:
     from .transaction import Transaction
 
-__all__ = ["EACH", "Dialect", "lists_of"]
-
 _MARK: Final = re.compile(r"\{([a-z]+)(?: ([a-z]+))?(?:: ([a-z_, ]+))?\}")
 EACH: Final = re.compile(r"\{each ([a-z]+) ([a-z]): ((?:[^{}]|\{[^{}]*\})+)\}")
 """The mark ``{each table j: condition}``."""

@@ -19,8 +19,6 @@ from .dialect import Dialect
 from .statement import Steps, drive_all
 from .transaction import Lookup, Names, Transaction
 
-__all__ = ["SqlStore", "apply"]
-
 _R = TypeVar("_R")
 _Part = Callable[[Transaction, Any], Steps[list[Any]]]
 

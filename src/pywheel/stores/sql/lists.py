@@ -22,8 +22,6 @@ from .schema import FINISHED
 from .statement import Rows, Select, Statement, Steps
 from .transaction import Lookup, Names
 
-__all__ = ["ended", "jobs", "page"]
-
 _FEW: Final = 16_000  # ids of an index that are read for one page
 _WALK: Final = 10_000  # rows that are scanned for one page
 _LARGEST: Final = 2_000  # jobs read at once

@@ -22,8 +22,6 @@ from .settle import expire_all, move
 from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs, drive_all
 from .transaction import LIVE, Transaction
 
-__all__ = ["cancel", "delete", "each", "edit", "pause", "purge", "retry", "rewrite"]
-
 C = TypeVar("C", Cancel, Edit, Retry, Delete)
 _STATES: Final = (State.DELAYED, State.RUNNING, *FINISHED)
 _CANCEL: Final = move(

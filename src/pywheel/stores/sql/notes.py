@@ -10,8 +10,6 @@ from ..checks import a_prefix, clamped, note_name
 from .statement import Do, Insert, Select, Statement, Steps, drive_all
 from .transaction import Lookup, Transaction
 
-__all__ = ["keep", "note", "notes", "set_note"]
-
 
 def keep(tx: Transaction, commands: Sequence[SetNote]) -> Steps[list[bytes | None]]:
     """Keep notes, or delete them; drop some that are over."""

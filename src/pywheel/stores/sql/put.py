@@ -22,8 +22,6 @@ from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Steps, drive_all, once_each
 from .transaction import Taken, Transaction
 
-__all__ = ["EDITED", "LAPSED", "NOT_FREE", "plain", "put", "row_of", "settled", "take_in", "writing"]
-
 _LAST: Final = 20  # latest finished jobs with a key that the search for a recent end looks at
 
 

@@ -20,11 +20,6 @@ from .schema import ENDED, FINISHED, OUTCOMES
 from .statement import Insert, Rows, Select, Steps
 from .transaction import Lookup, Names, Taken
 
-__all__ = [
-    "claims", "counts", "first_due", "forecast", "heads", "histories", "job", "jobs_of", "next_dues", "priorities_in",
-    "priorities_of", "states", "stored", "there", "topics",
-]  # fmt: skip
-
 NAMED: Final = "j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
 PASSED_LAPSED: Final = f"{NAMED} AND j.passed = 1 AND j.state = 1 AND j.next <= {{now}}"
 """Whether a job has handed its key on and its lease is over: readers see it as ended."""

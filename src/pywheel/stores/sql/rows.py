@@ -16,11 +16,6 @@ from ...jobs.job import FIELDS, KEPT, Job, State
 from ...jobs.lifecycle import Run
 from .schema import ENDED, FINISHED
 
-__all__ = [
-    "ATTEMPT", "ATTEMPTED", "DUE", "ENDING", "FOUND", "HEAD", "MOVED", "REPLACED", "STAYS", "TAKEN", "Found",
-    "columns_of", "found_of", "job_of", "listed", "run_of", "taken_of",
-]  # fmt: skip
-
 DUE: Final = "coalesce(j.due, j.next)"
 """When a live job is or was due."""
 _JSON: Final = tuple(place for place, field in enumerate(FIELDS) if field.kind == "json")

@@ -13,8 +13,6 @@ from typing import Final
 
 from ...jobs.job import FIELDS, Field, Outcome, State
 
-__all__ = ["ENDED", "FINISHED", "OUTCOMES", "TABLES", "TYPES"]
-
 FINISHED: Final = (State.DONE, State.CANCELLED, State.DEAD)
 """The states that the column `finished.state` numbers."""
 OUTCOMES: Final = (Outcome.DONE, Outcome.CANCELLED, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED)

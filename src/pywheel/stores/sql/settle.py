@@ -19,8 +19,6 @@ from .schema import FINISHED, OUTCOMES
 from .statement import Drop, Each, Last, Rows, Select, Statement, Steps, WriteJobs, once_each
 from .transaction import Transaction
 
-__all__ = ["SETTLING", "expire", "expire_all", "expire_among", "move", "settle"]
-
 SETTLING: Final = frozenset({Ack, Nack, Release, Touch, Begin})
 """The commands that one settlement may combine."""
 

@@ -18,11 +18,6 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = [
-    "Batch", "Do", "Drop", "Each", "Insert", "Last", "NewNames", "Rows", "Select", "Statement", "Steps", "WriteJobs",
-    "drive", "drive_all", "once_each",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 

@@ -9,13 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from ...jobs.checks import FURTHEST
 from ...jobs.commands import NONCES_KEPT
 from ...jobs.limits import lane
-from ..checks import FURTHEST
 from .dialect import Dialect
 from .statement import Do, Last, NewNames, Rows, Select, Statement, Steps
-
-__all__ = ["LIVE", "NEVER", "Changes", "Look", "Lookup", "Names", "Taken", "Tally", "Transaction", "Watcher"]
 
 LIVE: Final = 0
 """The first column of a tally; the finished states follow, in the order of their numbers."""

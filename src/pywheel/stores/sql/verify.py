@@ -11,8 +11,6 @@ from .rows import ATTEMPTED, STAYS, listed
 from .statement import Do, Rows, Select, Statement, Steps
 from .transaction import Names
 
-__all__ = ["Check", "find", "mend"]
-
 
 class Check(NamedTuple):
     """A fault, a query for the ids that have it, and the statements that mend those in ``{in ids}``."""

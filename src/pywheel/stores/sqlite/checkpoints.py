@@ -18,8 +18,6 @@ from ..._forks import renew_after_fork
 if TYPE_CHECKING:
     from .database import Database
 
-__all__ = ["Checkpoints"]
-
 _EVERY: Final = 800  # rows that were changed, each in two or three pages: about 4 MB of log
 
 

@@ -18,11 +18,6 @@ from . import forks
 from .dialect import SCHEMA
 from .side_files import NO_ROOM, said_by_system
 
-__all__ = [
-    "APPLICATION", "BUSY_SECONDS", "FOREIGN", "MIGRATIONS", "adopt", "check_version", "connect", "ours",
-    "refuse_unusable", "schema_of", "translated", "upgrade",
-]  # fmt: skip
-
 MIGRATIONS: Final = [SCHEMA]
 """The scripts that lead from one version of a file to the next, from version 0 on."""
 APPLICATION: Final = 0x70797768  # "pywh": marks the file as ours

@@ -22,8 +22,6 @@ from .checkpoints import Checkpoints
 from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, refuse_unusable, translated, upgrade
 from .page import Page
 
-__all__ = ["ORDINARY", "Database"]
-
 _R = TypeVar("_R")
 
 ORDINARY: Final = (*FOREIGN, StoreError, BadJob, TypeError, ValueError)

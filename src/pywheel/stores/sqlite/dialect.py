@@ -20,8 +20,6 @@ from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, Rows, Select, Steps, WriteJobs
 from ..sql.transaction import LIVE, NEVER, Tally, Transaction
 
-__all__ = ["AT_ONCE", "SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess", "ends_tail", "insert_at_once"]
-
 _UPDATE: Final = "UPDATE job SET "
 _COLUMN: Final = re.compile(r"\bw\.(\w+)")
 _ALIKE: Final = 8  # statements that one change may become: handlers may take the interpreter at each

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, TypeVar
 
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as c
+from ...jobs.queries import Member
 from ..group_commit import Commit
-from ..notifier import Member, Notifier, workers
+from ..notifier import Notifier, workers
 from ..sql import put
 from ..sql.engine import SqlStore, apply
 from ..sql.statement import Steps, drive
@@ -21,8 +22,6 @@ from . import maintenance
 from . import page as at
 from .dialect import AT_ONCE, SQLITE, Carrier, Ids, WrongGuess, ends_tail, insert_at_once
 from .presence import Presence, Telling
-
-__all__ = ["SqliteEngine", "rows_of"]
 
 _R = TypeVar("_R")
 

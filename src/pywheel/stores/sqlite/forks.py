@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from .engine import SqliteEngine
 
-__all__ = ["add", "gate"]
-
 _MOST: Final = 10.0  # seconds for which a fork waits for the gate
 
 

@@ -19,8 +19,6 @@ from .connection import schema_of, translated
 from .dialect import SQLITE, Carrier
 from .side_files import side_errors
 
-__all__ = ["about", "backup", "find", "mended", "rewrite", "vacuum"]
-
 _INCREMENTAL: Final = 2
 _COPIED: Final = 256  # pages in one step
 _REST: Final = 0.001  # seconds between steps, for others

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from ..._errors import StoreClosed, StoreError
 from ...jobs.job import Due
-from ..notifier import Hints, Member, Notifier, Spare
+from ...jobs.queries import Member
+from ..notifier import Hints, Notifier, Spare
 from . import page as at
 from .page import draw
 
 if TYPE_CHECKING:
     from .presence import Presence
-
-__all__ = ["SqliteNotifier"]
 
 _LOOK: Final = 0.25  # seconds between looks for commits that were not announced
 _HINTED: Final = (

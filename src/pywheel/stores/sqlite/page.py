@@ -41,8 +41,6 @@ try:
 except ImportError:  # no locks of files on this system: two workers that start at one moment may take one slot
     LOCKS = False
 
-__all__ = ["LOCKS", "Page", "draw"]
-
 SLOTS: Final = 512
 SILENT: Final = round(notifier.SILENT * 1_000)  # ms without a heartbeat
 GONE: Final = 10_000  # ms without a heartbeat after which a slot may be given to another worker

@@ -18,16 +18,14 @@ from typing import Any, Final, NamedTuple
 from ..._errors import StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.job import slice_of
+from ...jobs.queries import Member
 from ..contract import CLOSED
-from ..notifier import Member
 from ..ownership import owners
 from ..presence import until_quiet
 from ..sql.transaction import Transaction
 from . import page as at
 from .notifier import SqliteNotifier
 from .page import Page, draw
-
-__all__ = ["Audience", "Presence", "Rows", "Telling"]
 
 Rows = Callable[[str, Sequence[Any] | dict[str, Any]], list[Any]]
 """Runs a statement and returns all its rows, of committed data."""

@@ -16,8 +16,6 @@ from typing import Final
 
 from ..._errors import NotAStore, StoreError, StoreFull, StoreReadOnly
 
-__all__ = ["NO_ROOM", "open_beside", "said_by_system", "side_errors", "writers"]
-
 NO_ROOM: Final = "{path}: no room on the disk: free some, the jobs stored before are intact"
 _FLAGS: Final = (
     os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)  # root must not be led to another file

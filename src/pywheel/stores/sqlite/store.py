@@ -32,8 +32,6 @@ from .page import Page
 from .presence import Presence, Telling
 from .side_files import side_errors
 
-__all__ = ["SqliteStore"]
-
 _R = TypeVar("_R")
 _STALE: Final = "connection=: others have written since this transaction began to read: begin anew, by BEGIN IMMEDIATE"
 

@@ -10,8 +10,6 @@ from ...jobs.job import NewJob
 from ...jobs.queries import CountJobs, GetJob
 from .base import FAR, NOW, TERMS, StoreTests
 
-__all__ = ["ArgumentTests"]
-
 NO_NUMBERS: tuple[Any, ...] = (1.0, 1.5, float("nan"), "1", b"1", True, 2**63, -(2**63), [1])
 
 

@@ -15,9 +15,6 @@ from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State
 from ...jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, Query
 from ...stores.contract import Store
 from ...stores.notifier import Notifier
-from ...stores.ownership import ALL
-
-__all__ = ["ALL", "FAR", "NOW", "START", "TERMS", "StoreTests"]
 
 R = TypeVar("R")
 E = TypeVar("E", bound=Exception)

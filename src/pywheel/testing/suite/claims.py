@@ -10,8 +10,6 @@ from ...jobs import queries as q
 from ...jobs.job import Counts, Due, NewJob, State
 from .base import NOW, TERMS, StoreTests
 
-__all__ = ["ClaimTests"]
-
 
 class ClaimTests(StoreTests):
     """Claims, and how they end."""

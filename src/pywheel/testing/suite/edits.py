@@ -10,8 +10,6 @@ from ...jobs.job import NewJob, State, Topic
 from ...jobs.queries import GetJob, GetNextDues, ListFirstDue, ListTopics
 from .base import FAR, NOW, StoreTests
 
-__all__ = ["EditTests", "RewriteTests"]
-
 _FIELDS: dict[str, Any] = {"ttr": 7_000, "max_attempts": 3, "headers": {"a": 'ä"/\\'}, "priority": 2, "expires": 90_000}
 
 

@@ -16,8 +16,6 @@ from ...jobs.limits import Limits
 from .base import NOW, StoreTests
 from .model import MISSING, Model
 
-__all__ = ["ModelTests"]
-
 TOPICS = ("a", "b")
 NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
 LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))

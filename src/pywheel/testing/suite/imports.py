@@ -14,8 +14,6 @@ from ...stores.contract import Store
 from ...stores.memory import MemoryStore
 from .base import FAR, NOW, TERMS, StoreTests
 
-__all__ = ["ImportTests"]
-
 LONG_AGO = NOW - 10**8
 
 

@@ -7,8 +7,6 @@ from ...jobs.job import Counts, Job, NewJob, Outcome, State, Topic
 from ...jobs.queries import CountJobs, GetJob, GetNextDues, ListTopics
 from .base import FAR, NOW, StoreTests
 
-__all__ = ["JobTests"]
-
 
 class JobTests(StoreTests):
     """Puts, and changes by hand."""

@@ -10,8 +10,6 @@ from ...jobs.job import Counts, Job, NewJob, State
 from ...jobs.queries import GetJob
 from .base import FAR, NOW, StoreTests
 
-__all__ = ["DedupeTests", "KeyTests", "OnceTests"]
-
 JOB = NewJob("t", b"b", NOW)
 KEYED = NewJob("t", b"b", NOW, "k")
 

@@ -10,8 +10,6 @@ from ...jobs.lifecycle import LOST_BEGUN, LOST_HELD, NEVER_LOST
 from ...jobs.queries import GetJob, GetNextDues, GetNextLease
 from .base import FAR, NOW, TERMS, StoreTests
 
-__all__ = ["HeldTests", "LeaseTests"]
-
 BACKOFF = TERMS._replace(backoff=(50, 70))
 
 

@@ -10,8 +10,6 @@ from ...jobs.limits import Limit, Limits, Rate, limits_of
 from ...jobs.queries import Filter, GetPage, ListFirstDue, ListNotes, ListTopics
 from .base import NOW, TERMS, StoreTests
 
-__all__ = ["LimitTests", "PriorityTests"]
-
 
 class PriorityTests(StoreTests):
     """The due jobs of a topic come by priority."""

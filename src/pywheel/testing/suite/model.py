@@ -17,13 +17,11 @@ from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs import lifecycle
 from ...jobs.commands import Ref
-from ...jobs.job import FIELDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
+from ...jobs.job import FIELDS, PRIORITIES, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from ...jobs.lifecycle import Ending, Run
-from ...jobs.limits import PRIORITIES, Gate, Limits, looked_at, note_of
+from ...jobs.limits import Gate, Limits, looked_at, note_of
 from ...jobs.queries import Filter
 from ...stores.checks import sound
-
-__all__ = ["MISSING", "Model"]
 
 MISSING = 10**12
 """An id that no job has."""

@@ -11,8 +11,6 @@ from ...jobs.job import Counts, NewJob, State
 from ...jobs.queries import CountJobs, GetNote, ListNotes
 from .base import FAR, NOW, StoreTests
 
-__all__ = ["ExpectTests", "NoteTests"]
-
 JOB = NewJob("t", b"b", NOW)
 NAMES = [
     *"a|a\1b|a |aa|a%|a_|a'; DROP TABLE note; --|A| a|[a-z]*|\u00e9|e\u0301|\uffff".split("|"),

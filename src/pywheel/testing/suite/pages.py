@@ -10,8 +10,6 @@ from ...jobs.job import Job, NewJob, State
 from ...jobs.queries import Filter, GetForecast, GetPage
 from .base import FAR, NOW, TERMS, StoreTests
 
-__all__ = ["PageTests"]
-
 
 class PageTests(StoreTests):
     """Pages of lists."""

@@ -10,8 +10,6 @@ from ...jobs.job import Attempt, Counts, Imported, Job, Outcome, State
 from ...jobs.queries import GetHistories, GetJob, GetStates
 from .base import NOW, StoreTests
 
-__all__ = ["ResultTests"]
-
 
 class ResultTests(StoreTests):
     """Results of handlers, which are kept with the attempt that made a job done."""

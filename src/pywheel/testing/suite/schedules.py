@@ -13,8 +13,6 @@ from ...stores.schedule_notes import PLAN, ScheduleNotes
 from ..due import run_due
 from .base import NOW, TERMS, StoreTests
 
-__all__ = ["ScheduleTests"]
-
 
 class ScheduleTests(StoreTests):
     """Ticks of schedules: each is put once, however often it is planned, and ticks of one schedule give way."""

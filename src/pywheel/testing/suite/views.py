@@ -11,8 +11,6 @@ from ...jobs.commands import Ack, Begin, Cancel, Delete, Edit, Expire, Nack, Pau
 from ...jobs.job import Attempt, Counts, Job, NewJob, Outcome, State, Topic
 from .base import FAR, NOW, TERMS, StoreTests
 
-__all__ = ["ReadingTests", "ViewTests"]
-
 BEYOND = (2**63 - 1, 2**63, 2**100)
 
 

@@ -10,8 +10,6 @@ from ...jobs.queries import ListWorkers
 from ...stores.ownership import owners
 from .base import FAR, NOW, StoreTests
 
-__all__ = ["WorkerTests"]
-
 
 class WorkerTests(StoreTests):
     """The presence of workers, their wakes and hints, and when a paused topic is quiet."""

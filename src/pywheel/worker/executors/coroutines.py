@@ -18,8 +18,6 @@ from ...jobs.managed import close_all
 from ..leases import Lease
 from .pool import Outside, Pool, Runner
 
-__all__ = ["AdoptedLoop", "AsyncPool", "Loop", "OwnLoop"]
-
 _LOOK: Final = 1.0  # seconds between looks whether a program has closed its loop
 
 

@@ -34,8 +34,6 @@ from ...jobs.retry import RetryFunction
 from ...observe import logs
 from .processes import receive, send
 
-__all__ = ["main"]
-
 _LOOK: Final = 0.5  # seconds between looks at the parent and the clock
 _LATE: Final = 0.5  # seconds after a job's ttr at which its process ends itself, if the worker has not killed it
 

@@ -22,8 +22,6 @@ from ...jobs.job import Job
 from ...jobs.results import result_of
 from ..leases import Lease
 
-__all__ = ["Outside", "Pool", "Runner"]
-
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 
 

@@ -35,8 +35,6 @@ from ..leases import Lease
 from .pool import Outside
 from .threads import ThreadPool, Threads
 
-__all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool", "receive", "send"]
-
 _STARTS: Final = 60.0  # seconds that a child may take to import its module
 _TURN: Final = 0.02  # seconds between looks whether another child is idle while one starts
 _LOOK: Final = 1.0  # seconds between looks whether a silent child still exists

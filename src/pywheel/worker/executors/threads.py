@@ -11,8 +11,6 @@ from ...jobs.handler import Handler
 from ..leases import Lease
 from .pool import Outside, Pool, Runner
 
-__all__ = ["ThreadPool", "Threads"]
-
 _QUICK: Final = 0.0005  # seconds: with handlers that take less, one thread at a time handles more than many threads
 _PROGRESS: Final = 0.002  # seconds without the start of a handler after which one thread is not enough
 _IDLE: Final = 30.0  # seconds after which an idle thread ends

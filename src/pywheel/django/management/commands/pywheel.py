@@ -17,8 +17,6 @@ from django.core.management.base import BaseCommand, CommandError
 from ....cli import main
 from ...database import store_url
 
-__all__ = ["Command"]
-
 _DJANGOS: Final = ("--settings", "--pythonpath")
 """Options of every command, which Django has handled before."""
 
