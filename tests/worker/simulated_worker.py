@@ -58,7 +58,7 @@ class StillPool(Pool):
 class SimulatedWorker:
     """A dispatcher, and what the world does to it."""
 
-    def __init__(self, world, topics):
+    def __init__(self, world, topics, concurrency=None):
         self.world = world
         self.paused = set()  # the topics that it knows to be paused
         handlers = {topic: world.queue.handlers[topic] for topic in topics}
@@ -70,6 +70,7 @@ class SimulatedWorker:
             handlers,
             lambda handler, outside: StillPool(handler, outside, world, self),
             Events(),
+            concurrency=concurrency,
         )
         self.topics = topics
         self.announced = False

@@ -157,6 +157,22 @@ def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, 
     assert len(stage.begun) == 1
 
 
+@pytest.mark.parametrize("touched", [True, False])
+def test_a_job_has_its_place_of_the_worker_for_as_long_as_its_handler_has_the_lease(stage, touched):
+    stage.queue.handler("t", concurrency=3, ttr=1)(print)
+    stage.takes = 60
+    stage.queue.put_many(stage.queue.job("t") for _ in range(3))
+    worker = SimulatedWorker(stage, ["t"], concurrency=1)
+    stage.work([worker], 3)
+    [first] = stage.begun
+    if touched:
+        assert stage.queue.touch(first, 20)
+    stage.work([worker], 100)
+    assert (len(stage.begun) == 1) is touched
+    stage.work([worker], 150)
+    assert len(stage.begun) > 1, "it hangs, and its lease is over"
+
+
 # ---- what a limit asks for ------------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ _ASLEEP: Final = 10.0  # seconds of a step that was none: the machine slept, or 
 _QUICK: Final = 0.05  # seconds of a step that make no difference
 _FADES: Final = 2.0  # seconds in which half of them are forgotten
 _CONTEST: Final = 100  # topics that compete for the next place
+_TOUCHED: Final = 0.25  # seconds until the store is asked again for a lease that its handler has prolonged
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
 _AWAY: Final = 1.0  # seconds before the store is asked again for uncertain claims, while it does not answer
 _LATER: Final = (inf, 4.0, 2.0, 1.0, 0.5, 0.25)
@@ -115,6 +116,7 @@ class Claims:
         for topic, scan in self._scans.items():
             if scan.look_at() <= now and topic.begin:
                 ready[topic] = None
+        self._look_for_touched(now)
         self.count_places(now)
         bytes_left = self._max_bytes - self._leases.bytes
         trial = self._quarantine.room(now) if ready or self._suspected else 0
@@ -152,6 +154,18 @@ class Claims:
             most -= room
             trial -= suspects
         return claims
+
+    def _look_for_touched(self, now: float) -> None:
+        """Take in the leases that their own handlers have prolonged, if the worker has a `concurrency`."""
+        over = [] if self._places is None else self._leases.over(now)
+        if not over:
+            return
+        try:
+            mine = set(self._store.ask(ListClaims(self._worker)))
+        except StoreError:
+            return
+        for lease in over:  # a lost one is not asked for again
+            lease.until = now + _TOUCHED if (lease.job.id, lease.job.claims) in mine else 0.0
 
     def count_places(self, now: float) -> None:
         """Count the free places, if the worker has a `concurrency`."""

@@ -199,6 +199,14 @@ class Leases:
                 found[lease.topic] = found.get(lease.topic, False) or lease.begun
         return found
 
+    def over(self, now: float) -> list[Lease]:
+        """Return the claims of running handlers whose lease may be over, unless this worker renews it."""
+        return [
+            lease
+            for lease in self._all - self._kept
+            if 0 < lease.until <= now and lease.started is not None and not lease.ended
+        ]
+
     def due(self, now: float, slow: float) -> list[Lease]:
         """Return the claims of running handlers that must begin or be renewed now; `slow`: as for `lease_margin`."""
         found = [  # claims that have begun, unknown to the store, or later than it knows

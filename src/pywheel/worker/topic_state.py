@@ -30,7 +30,7 @@ class Places:
     """The places of a worker with a `concurrency`, which its topics share: each running job takes one.
 
     A job that runs on after the end of its lease has no place any more, as another worker may have it. So a hung
-    handler takes a place of its own topic, but no shared one.
+    handler takes a place of its own topic, but no shared one. A handler that touches its job keeps the place.
     """
 
     def __init__(self, most: int) -> None:
