@@ -4,8 +4,6 @@ import contextlib
 import time
 from pathlib import Path
 
-from pywheel import Worker
-
 LIMIT = 240  # seconds, less than pytest's own limit: on a busy machine a process may take one to start
 LOOKS = 0.001, 0.005  # seconds between two looks at a fact: at first, and in the end, as a look has its cost
 
@@ -49,6 +47,8 @@ def alive(pid):
 
 @contextlib.contextmanager
 def working(queue, **options):
+    from pywheel import Worker  # what waits for servers here is there before pywheel is installed
+
     worker = Worker(queue, grace=60, **options)
     worker.start()
     try:
