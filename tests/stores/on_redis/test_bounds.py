@@ -12,6 +12,7 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs import queries as q
 from pywheel.jobs.limits import Limits
 from pywheel.stores import Filter
+from pywheel.stores.redis.queries import _names
 from tests.jobs.waiting import until, working
 from tests.stores.calls import TERMS
 from tests.stores.on_redis.monitored import Monitor
@@ -330,6 +331,18 @@ class TestListsOfManyTopics:
             pages = self.listed(store, filter, newest, 300)
         assert [*chain(*pages)] == (jobs[-2:0:-1] if newest else jobs[1:-1])
         assert [job.id for job in store.ask(q.ListJobs(filter))] == sorted(jobs[1:-1])[:1_000]
+
+    def test_jobs_by_due_time_go_on_behind_a_page_that_the_first_topics_fill(self, store, clock):
+        def put_in(topics, due):
+            return store.apply([ops.Put(tuple(NewJob(topic, b"", due) for topic in topics))])[0]
+
+        now = clock.wall()
+        store.apply(list(map(ops.Cancel, put_in([f"t{place:03}" for place in range(300)], now))))
+        names = _names(store)
+        soon = put_in(names[:60] + names[100:140], now + 100)
+        late = put_in(names[200:], now + 200)
+        pages = self.listed(store, Filter(state=State.DELAYED, due_from=now + 1), False, 100)
+        assert [sorted(page) for page in pages if page] == [sorted(soon), sorted(late)]
 
     @pytest.mark.parametrize("state", [State.RUNNING, State.DONE, State.DEAD, State.CANCELLED])
     def test_few_jobs_of_a_state_beside_thousands_of_others(self, store, clock, monitor, jobs, state):

@@ -106,7 +106,7 @@ def _places(
         each = (from_id(ids[first : first + 6]) for first in range(0, len(ids), 6))
         found += map(Position, map(score, dues) if wanted.by_due else repeat(0), each)
         found.sort(reverse=wanted.newest)
-        further = further or more > 0 or len(found) > most
+        further = further or more > 0 or len(found) >= most  # the next parts are asked up to the last one alone
         del found[most:]
         if wanted.by_due and len(found) == most:
             stop = found[-1].due
