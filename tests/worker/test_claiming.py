@@ -11,7 +11,7 @@ from pywheel.jobs import Outcome
 from pywheel.jobs.commands import Ack, Announce, Claim, Claimed, ClaimPolicy, Expire, Pause, Reserve
 from pywheel.jobs.job import SHARDS, SLICE, Due
 from pywheel.jobs.limits import Limits
-from pywheel.jobs.queries import Filter, GetNextLease, ListJobs, ListTopics
+from pywheel.jobs.queries import Filter, GetNextLease, ListClaims, ListJobs, ListTopics
 from pywheel.stores.ownership import ALL
 from pywheel.worker.claims import BatchSizer
 from pywheel.worker.leases import Lease, Leases, hold_of
@@ -171,6 +171,24 @@ def test_a_job_has_its_place_of_the_worker_for_as_long_as_its_handler_has_the_le
     assert (len(stage.begun) == 1) is touched
     stage.work([worker], 150)
     assert len(stage.begun) > 1, "it hangs, and its lease is over"
+
+
+def test_a_job_whose_handler_prolongs_its_lease_has_its_place_while_the_store_is_away(stage, monkeypatch):
+    stage.queue.handler("t", concurrency=3, ttr=1)(print)
+    stage.takes = 60
+    stage.queue.put_many(stage.queue.job("t") for _ in range(3))
+    worker = SimulatedWorker(stage, ["t"], concurrency=1)
+    stage.work([worker], 3)
+    asked = []
+
+    def cut_off(query):
+        asked.append(query)
+        raise StoreAway("cut off")
+
+    when_asked(monkeypatch, stage.store, ListClaims, cut_off)
+    stage.work([worker], 100)
+    assert len(stage.begun) == 1
+    assert 0 < len(asked) <= 12, "it rests between its questions"
 
 
 # ---- what a limit asks for ------------------------------------------------------------------------------------------

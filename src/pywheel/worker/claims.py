@@ -19,7 +19,7 @@ from ..clock import Clock
 from ..events import BacklogSeen, Events, JobsClaimed
 from ..jobs.commands import Claim, Claimed, Release
 from ..jobs.limits import Limits
-from ..jobs.queries import ListClaims
+from ..jobs.queries import GetJob, ListClaims
 from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC as PLANNER
 from .completer import Completer
@@ -37,7 +37,6 @@ _ASLEEP: Final = 10.0  # seconds of a step that was none: the machine slept, or 
 _QUICK: Final = 0.05  # seconds of a step that make no difference
 _FADES: Final = 2.0  # seconds in which half of them are forgotten
 _CONTEST: Final = 100  # topics that compete for the next place
-_TOUCHED: Final = 0.25  # seconds until the store is asked again for a lease that its handler has prolonged
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
 _AWAY: Final = 1.0  # seconds before the store is asked again for uncertain claims, while it does not answer
 _LATER: Final = (inf, 4.0, 2.0, 1.0, 0.5, 0.25)
@@ -146,10 +145,11 @@ class Claims:
             if topic.places is not None:
                 begin = min(begin, -(-topic.places.free // turns))
                 room = min(room, begin) if topic.limits is None else room
-                topic.places.free -= begin
             suspects = trial if tried is None or tried is topic else 0
             without = self._unreadable.without(topic)
             claim = topic.claim(self._worker, room, begin, suspects, share, without, now, self._slow)
+            if topic.places is not None:
+                topic.places.free -= claim.begin
             claims.append(claim)
             most -= room
             trial -= suspects
@@ -162,10 +162,13 @@ class Claims:
             return
         try:
             mine = set(self._store.ask(ListClaims(self._worker)))
-        except StoreError:
-            return
-        for lease in over:  # a lost one is not asked for again
-            lease.until = now + _TOUCHED if (lease.job.id, lease.job.claims) in mine else 0.0
+            for lease in over:
+                job = self._store.ask(GetJob(lease.job.id)) if (lease.job.id, lease.job.claims) in mine else None
+                left = 0.0 if job is None or job.lease_until is None else self._clock.until(job.lease_until)
+                lease.until = now + left if left > 0 else 0.0  # a lost one is not asked for again
+        except StoreError:  # the others keep their places for now
+            for lease in self._leases.over(now):
+                lease.until = now + _AWAY
 
     def count_places(self, now: float) -> None:
         """Count the free places, if the worker has a `concurrency`."""
