@@ -1,6 +1,7 @@
 """A worker on the program's own loop."""
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import signal
@@ -361,6 +362,29 @@ def test_no_job_begins_once_the_program_ends_though_its_worker_has_not_heard_of_
 
     monkeypatch.setattr(AsyncWorker, "stop", stop_late)
     assert given_back(aqueue, slow, run(main()))
+
+
+@on_a_loop
+async def test_a_task_that_went_on_after_it_was_cancelled_can_work(aqueue):
+    done = []
+
+    @aqueue.handler("t")
+    async def note(job):
+        done.append(job.id)
+
+    worker = AsyncWorker(aqueue)
+
+    async def end_after_a_job():
+        await handled(aqueue, "t")
+        worker.stop()
+
+    asyncio.current_task().cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    ending = asyncio.create_task(end_after_a_job())
+    await worker.run()
+    await ending
+    assert len(done) == 1
 
 
 @on_a_loop

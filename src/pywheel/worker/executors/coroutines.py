@@ -167,6 +167,7 @@ class AdoptedLoop(Loop):
     def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any] | None) -> None:
         self._loop = loop
         self._task = task
+        self._cancels = 0 if task is None else task.cancelling()  # of before, in spite of which the task has gone on
 
     @property
     def closed(self) -> bool:  # type: ignore[override]  # other loops are never closed
@@ -181,7 +182,7 @@ class AdoptedLoop(Loop):
 
     def ends(self) -> bool:
         """Whether the worker's task was cancelled, such as by `asyncio.run` at the end of the program."""
-        return self._task is not None and self._task.cancelling() > 0
+        return self._task is not None and self._task.cancelling() > self._cancels
 
     def interrupted(self, error: KeyboardInterrupt) -> None:
         """Raise the error in the program's loop: Ctrl-C is meant for the program, not for the handler alone."""
