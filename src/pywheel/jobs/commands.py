@@ -240,8 +240,9 @@ class Pause(Command[bool]):
 class Purge(Command[int]):
     """Delete up to `limit` finished jobs in a state that ended at least `age` ms ago, and their history.
 
-    Outcome: how many. `topic` None means all. O(log jobs + deleted jobs) for done and cancelled jobs. Up to `limit` old
-    nonces, and up to `limit` expired notes, are deleted as well; they are not counted.
+    Outcome: how many. `topic` None means all. O(log jobs + deleted jobs) for done and cancelled jobs; without a
+    topic also O(topics) at worst. Up to `limit` old nonces, and up to `limit` expired notes, are deleted as well; they
+    are not counted.
     """
 
     state: State

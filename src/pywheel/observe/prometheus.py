@@ -61,7 +61,8 @@ class PrometheusMetrics(Tally):
     """A listener that is a collector: ``pywheel_jobs_put_total``, ``pywheel_job_lateness_seconds`` and others.
 
     A job costs three additions, however often the metrics are scraped. The only label is the topic: never an id or a
-    key. Counters and histograms are kept by label, so memory and scrapes do not grow with the topics beyond the bound.
+    key. Counters and histograms are kept by label, so memory and scrapes do not grow with the topics beyond the bound:
+    `total` and the like take labels here.
 
     Args:
         registry: the registry to register with; by default a new one.

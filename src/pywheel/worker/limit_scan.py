@@ -6,7 +6,7 @@ fifth of the time at most. Between walks, the worker looks only at the jobs that
 
 A walk, or groups whose places come free all the time, may keep the worker from that look. Then it peeks now and then:
 it looks at what became due since, begins nothing, and asks for these jobs by their ids, beside the first jobs of the
-groups. So new jobs do not wait for the backlog, and no job overtakes its group.
+groups. So new jobs do not wait for the backlog, and overtake no group that this worker has freed.
 """
 
 from __future__ import annotations
