@@ -207,6 +207,7 @@ def test_what_others_made_is_not_imported_before_somebody_asks_for_it(modules, n
     assert {name.partition(".")[0] for name in loaded} & not_before_somebody_asks == set()
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("module", ["tests.stores.servers", "tests.clients.tools"])
 def test_what_the_tests_need_of_a_machine_is_asked_by_a_python_that_has_no_packages(module):
     run_well("-S", "-m", module)
