@@ -21,9 +21,9 @@ def timers(pywheel):
 
 def drain(driver):
     """Return when nothing is pending, and no callback is running."""
-    done = threading.Event()
-    while not done.is_set() or len(driver):
-        done.clear()
+    idle = False
+    while not idle:
+        done, idle = threading.Event(), not len(driver)  # the last callback may run yet: the next one comes after it
         driver.call_later(0.001, done.set)
         assert done.wait(LIMIT)
 
