@@ -36,6 +36,15 @@ def test_a_slow_answer_does_not_blur_what_a_quick_one_said(clock):
     assert abs(clock.wall() - 5_001_001) <= 1
 
 
+def test_answers_in_whole_milliseconds_are_no_steps_and_narrow_each_other_down(clock):
+    for sent in (100.0002, 100.1006, 100.2009):  # the server's clock is 4 900 s ahead
+        clock.world["now"] = sent + 0.0001
+        clock.heard(int((sent + 4_900) * 1_000) / 1_000, sent, sent + 0.0001, 0.001)
+        low, high, _ = clock._known
+        assert low <= 4_900 <= high
+    assert high - low < 0.0006
+
+
 def test_what_was_learned_long_ago_gives_way_to_a_clock_that_drifts(clock):
     clock.heard(5_000.0, 99.999, 100.0)
     clock.world["now"] = 10_100.0

@@ -27,14 +27,17 @@ class ServerClock(MonotonicClock):
         self._known = (-math.inf, math.inf, time.monotonic())
         self._ahead = time.time() - time.monotonic()
 
-    def heard(self, server: float, sent: float, received: float) -> None:
-        """Note that the server's wall clock showed `server`, in s, between two readings of `time` here."""
+    def heard(self, server: float, sent: float, received: float, unit: float = 0.0) -> None:
+        """Note that the server's wall clock showed `server`, in s, between two readings of `time` here.
+
+        `unit`: the seconds to which the server rounded down.
+        """
         low, high, at = self._known
         aged = max(received - at, 0.0) * _DRIFT
-        low = max(low - aged, server - received)
-        high = min(high + aged, server - sent)
+        least, most = server - received, server + unit - sent
+        low, high = max(low - aged, least), min(high + aged, most)
         if low > high:  # it was stepped
-            low, high = server - received, server - sent
+            low, high = least, most
         self._known = (low, high, received)
         self._ahead = (low + high) / 2
 

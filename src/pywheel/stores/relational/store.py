@@ -274,7 +274,7 @@ class RelationalStore(SqlStore):
     def heard(self, now: int, sent: float, received: float) -> None:
         """Take in the server's time from an answer, in ms."""
         if isinstance(self.clock, ServerClock):
-            self.clock.heard((now + 0.5) / 1_000, sent, received)
+            self.clock.heard(now / 1_000, sent, received, 0.001)
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in order; see the contract. Threads that call meanwhile share one transaction."""
