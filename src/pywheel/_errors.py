@@ -5,10 +5,6 @@ class PywheelError(Exception):
     """Base of all errors of pywheel."""
 
 
-class ExtraMissing(PywheelError, ImportError):
-    """A package of an extra is not installed. The message says how to install it."""
-
-
 class WheelFull(PywheelError):
     """A timer was refused because the wheel already holds its maximum number of timers."""
 
@@ -32,6 +28,10 @@ class BadOption(PywheelError, ValueError):
 
     Examples: a limit of 0, a key of the wrong length, a rate that cannot be read, a topic without a handler.
     """
+
+
+class ExtraMissing(BadOption, ImportError):
+    """A package of an extra is not installed. The message says how to install it."""
 
 
 class BadArguments(BadJob):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pywheel import BadBody, BadJob, BadOption, Keyring, NoKey
+from pywheel import BadBody, BadJob, BadOption, ExtraMissing, Keyring, NoKey
 from pywheel.jobs import keyring as module
 from pywheel.jobs.bodies import MAGIC, encoded, is_encrypted, key_of
 from pywheel.jobs.keyring import new_key
@@ -277,7 +277,7 @@ def test_an_error_shows_nothing_of_a_body_or_a_key():
 
 def test_without_the_library_a_keyring_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
-    with pytest.raises(BadOption, match=r"pip install 'pywheel-timer\[crypto\]'"):
+    with pytest.raises(ExtraMissing, match=r"pip install 'pywheel-timer\[crypto\]'"):
         Keyring({"a": bytes(32)})
 
 

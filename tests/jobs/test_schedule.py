@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pywheel import BadOption, JobQueue
+from pywheel import BadOption, ExtraMissing, JobQueue
 from pywheel.jobs import cron
-from pywheel.jobs.cron import CronMissing
 from pywheel.jobs.schedule import LATE, MOST_MISSED, Schedule, one_of, schedule_name, tick_of, timing, written
 from tests.often import often
 
@@ -159,7 +158,7 @@ def test_words_and_names_that_make_no_sense_are_refused():
 def test_without_cronsim_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "cronsim", None)
     cron._cronsim.cache_clear()
-    with pytest.raises(CronMissing, match=r"pywheel-timer\[cron\]"):
+    with pytest.raises(ExtraMissing, match=r"pywheel-timer\[cron\]"):
         cron.checked("* * * * *", "UTC")
 
 

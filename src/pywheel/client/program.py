@@ -272,7 +272,7 @@ class Program:
         for `every`.
 
         Raises:
-            CronMissing: ``pip install 'pywheel-timer[cron]'``.
+            ExtraMissing: ``pip install 'pywheel-timer[cron]'``.
             BadJob, BadOption: an argument makes no sense, or the name is taken.
         """
         return self._declaring(name, timing(None, expression, tz), how(catch_up, overlap, jitter), dict(handler))

@@ -110,7 +110,7 @@ class Schedules(Applies):
 
         Raises:
             BadJob, BadOption: an argument makes no sense.
-            CronMissing: ``pip install 'pywheel-timer[cron]'``.
+            ExtraMissing: ``pip install 'pywheel-timer[cron]'``.
             StoreError: the store cannot do it; nothing was changed.
         """
         misspelt(options, ScheduleOptions, "a schedule")

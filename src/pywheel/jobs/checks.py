@@ -117,12 +117,13 @@ def shown(value: Any) -> str:
 
 
 def needed(module: str, extra: str) -> Any:
-    """Return a module that an extra installs. ExtraMissing if it is not installed."""
+    """Return a module that an extra installs. ExtraMissing if it cannot be imported."""
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         package = module.partition(".")[0]
-        raise ExtraMissing(f"{package} is not installed: pip install 'pywheel-timer[{extra}]'") from error
+        why = "is not installed" if isinstance(error, ModuleNotFoundError) else f"cannot be imported ({error})"
+        raise ExtraMissing(f"{package} {why}: pip install 'pywheel-timer[{extra}]'") from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

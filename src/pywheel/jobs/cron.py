@@ -6,23 +6,19 @@ wall clock, in whole milliseconds since 1970.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Final
 
 from .._errors import BadOption
+from .checks import needed
 from .durations import refuse_long
 
 _DAY: Final = 86_400_000  # ms: longer than any change of a zone's clock
 _LATELY: Final = (10_000, 600_000, 7_200_000, _DAY)  # ms back in which the last tick is searched, one by one
 _LONGEST: Final = 500  # characters: sixty minutes one by one are 169
 _START: Final = 946_684_800_000  # the year 2000: an expression without a tick in the 50 years from then never has one
-
-
-class CronMissing(BadOption, ImportError):
-    """The package that understands cron expressions is not installed."""
 
 
 class ZoneMissing(BadOption):
@@ -98,8 +94,5 @@ def _ticks(expression: str, tz: str, time: int, *, reverse: bool = False) -> Ite
 
 @lru_cache(maxsize=1)
 def _cronsim() -> tuple[Any, type[Exception]]:
-    try:
-        module = importlib.import_module("cronsim")
-    except ModuleNotFoundError as error:
-        raise CronMissing("cronsim is not installed: pip install 'pywheel-timer[cron]'") from error
+    module = needed("cronsim", "cron")
     return module.CronSim, module.CronSimError

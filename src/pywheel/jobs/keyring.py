@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn, Self
 
 from .._errors import BadBody, BadJob, BadOption, NoKey
 from .bodies import MAGIC, is_encrypted, key_of
+from .checks import needed
 
 Find = Callable[[str], bytes | None]
 
@@ -71,7 +72,7 @@ class Keyring:
         current: str | None = None,
         plain: bool = True,
     ) -> None:
-        self._aes: Any = _aes_gcm()
+        self._aes: Any = needed("cryptography.hazmat.primitives.ciphers.aead", "crypto").AESGCM
         self.plain = plain
         self._find = find
         self._missed: dict[str, tuple[float, str]] = {}  # when to ask again, and why there is no key
@@ -225,14 +226,6 @@ def _named(topic: str, key: str | None) -> bytes:
     """Return a topic and a key as bytes that are different for every pair."""
     name = topic.encode()
     return len(name).to_bytes(4, "big") + name + (b"" if key is None else b"k" + key.encode())
-
-
-def _aes_gcm() -> Any:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError as error:
-        raise BadOption(f"encrypted bodies need cryptography ({error}): pip install 'pywheel-timer[crypto]'") from error
-    return AESGCM
 
 
 def _pairs(keys: Any) -> list[tuple[Any, Any]]:

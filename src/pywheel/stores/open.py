@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from .._errors import BadAddress, NotAStore
 from ..clock import Clock
+from ..jobs.checks import needed
 from .address import Address, hidden, refuse_control_characters
 from .contract import Store
 
@@ -64,7 +65,7 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
         if not create:
             _refuse_missing(path)
         return SqliteStore(path, clock=clock, create=create)
-    opener = _opener_on_server(url, scheme) if scheme in _SERVERS else _opener_of_others(url, scheme)
+    opener = _opener_on_server(scheme) if scheme in _SERVERS else _opener_of_others(url, scheme)
     store: Store = opener(Address(url), clock=clock, create=create)
     return store
 
@@ -75,20 +76,15 @@ def migration(url: str) -> str | None:
     None for stores of other kinds, which need no such step. NotAStore, StoreError.
     """
     scheme = url.partition(":")[0].lower()
-    opener = _opener_on_server(url, scheme) if scheme in _SERVERS else None
+    opener = _opener_on_server(scheme) if scheme in _SERVERS else None
     statements: Any = getattr(opener, "migration", None)
     return None if statements is None else str(statements(Address(url)))
 
 
-def _opener_on_server(url: str, scheme: str) -> Any:
-    """Return the opener of a server's store. NotAStore if its driver is not installed."""
+def _opener_on_server(scheme: str) -> Any:
+    """Return the opener of a server's store. ExtraMissing if its driver is not installed."""
     module, name, driver, extra = _SERVERS[scheme]
-    try:
-        import_module(driver)
-    except ImportError as error:
-        raise NotAStore(
-            f"{Address(url).shown} needs {driver} ({error}): pip install 'pywheel-timer[{extra}]'"
-        ) from error
+    needed(driver, extra)
     return getattr(import_module(module, __package__), name)
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, BadJob, BadOption, JobExists, NoKey
+from .._errors import BadBody, BadJob, BadOption, ExtraMissing, JobExists, NoKey
 from ..jobs.commands import Cancel, Put
-from ..jobs.cron import CronMissing, ZoneMissing
+from ..jobs.cron import ZoneMissing
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.queries import GetJob
@@ -179,7 +179,7 @@ class Planner:
         self._put(puts)
         for name, why in wrong.items():
             _LOGGER.error("the schedule %s cannot be planned by this worker: %s", name, why)
-        able = not any(isinstance(why, CronMissing | ZoneMissing | NoKey) for why in wrong.values())
+        able = not any(isinstance(why, ExtraMissing | ZoneMissing | NoKey) for why in wrong.values())
         return min(firsts, default=None), able
 
     def _put(self, puts: list[Put]) -> None:

@@ -7,9 +7,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from ..._errors import BadJob, BadOption, NoSuchSchedule
+from ..._errors import BadJob, BadOption, ExtraMissing, NoSuchSchedule
 from ...client.schedules import Scheduled, ScheduleOptions
-from ...jobs.cron import CronMissing
 from ...jobs.schedule import Schedule
 from ..problems import Problem
 from . import schema
@@ -51,7 +50,7 @@ async def set_(call: Call) -> Response:
     body = body_of(wish.body, wish.body_base64, call.context.limits.depth, "#")
     try:
         await schedules.set(name, wish.topic, body, **{option: getattr(wish, option) for option in _OPTIONS})
-    except CronMissing as error:
+    except ExtraMissing as error:
         raise Problem("not-implemented", str(error)) from None
     return JsonResponse(_out(await schedules.get(name)))
 
