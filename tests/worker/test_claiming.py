@@ -324,6 +324,72 @@ def test_a_handler_has_its_whole_ttr_also_when_the_answer_to_its_claim_was_long_
     assert [(row.attempt, row.outcome) for row in stage.queue.jobs.history(id)] == [(1, Outcome.DONE)]
 
 
+def slow_claims(stage, monkeypatch, ms, meanwhile=lambda: None):
+    """Let the store's answer to each claim of jobs take so long; `meanwhile` is called once it is stored."""
+    apply = stage.store.apply
+
+    def slow(commands):
+        found = apply(commands)
+        if any(isinstance(outcome, Claimed) and outcome.jobs for outcome in found):
+            meanwhile()
+            stage.clock.advance(timedelta(milliseconds=ms))
+        return found
+
+    monkeypatch.setattr(stage.store, "apply", slow)
+
+
+@pytest.mark.parametrize("ms", [2_800, 9_000])
+def test_jobs_run_however_long_the_answers_to_their_claims_take(stage, monkeypatch, ms):
+    stage.handler("t")
+    stage.queue.put_many(stage.queue.job("t") for _ in range(7))
+    slow_claims(stage, monkeypatch, ms)
+    stage.play("t", steps=30)
+    assert len(stage.begun) == 7
+    assert {job.attempt for job in stage.begun} == {1}
+
+
+def test_a_job_does_not_start_after_a_slow_answer_if_its_topic_was_paused_meanwhile(stage, monkeypatch):
+    stage.handler("t")
+    stage.queue.put("t")
+    pause, apply = [Pause("t", paused=True)], stage.store.apply
+    slow_claims(stage, monkeypatch, 2_800, meanwhile=lambda: apply(pause))
+    stage.play("t", steps=30)
+    assert stage.begun == []
+    assert stage.store.quiet("t", 0)
+
+
+def test_a_pause_that_comes_as_a_worker_starts_jobs_after_a_slow_answer_waits_for_it(stage, monkeypatch):
+    """Though it was silent before for so long that a pause would not have waited for it."""
+    stage.handler("t")
+    stage.queue.put("t")
+    ask, over = stage.store.ask, []
+    slow_claims(stage, monkeypatch, 9_000)
+
+    def paused_after(query):
+        found = ask(query)
+        if isinstance(query, ListTopics) and stage.clock.wall() >= NOW + 9_000 and not over:
+            stage.store.apply([Pause("t", paused=True)])
+            over.append(stage.store.quiet("t", 0))
+        return found
+
+    monkeypatch.setattr(stage.store, "ask", paused_after)
+    stage.play("t", steps=30)
+    assert (len(stage.begun), over) == (1, [False])
+    assert stage.store.quiet("t", 0)
+
+
+@pytest.mark.parametrize(("ms", "starts"), [(2_400, True), (2_500, False)])
+def test_a_job_starts_no_later_than_a_pause_may_return_that_came_after_a_slow_answer(stage, monkeypatch, ms, starts):
+    stage.handler("t")
+    stage.queue.put("t")
+    slow_claims(stage, monkeypatch, 2_800)
+    worker = SimulatedWorker(stage, ["t"])
+    when_asked(monkeypatch, stage.store, ListTopics, lambda _: stage.clock.advance(timedelta(milliseconds=ms)))
+    worker.dispatcher.announce()
+    worker.dispatcher.step()
+    assert bool(stage.begun) is starts
+
+
 def test_no_lease_is_lost_while_an_end_is_on_its_way_though_some_steps_are_slow(stage, monkeypatch):
     stage.queue.handler("t", concurrency=3, retry=Fixed(0, attempts=9))(print)
     ids = stage.queue.put_many(stage.queue.job("t") for _ in range(400))

@@ -76,6 +76,11 @@ class Membership:
         self._there = there
         return True
 
+    def confirm(self, behind: int) -> bool:
+        """Send a sign of life; return whether the store knows this worker, so that a pause waits for it."""
+        self._notifier.beat(behind)
+        return any(member.worker == self._notifier.worker for member in self._notifier.members())
+
     def again(self) -> None:
         """Have the next look return True."""
         self._there = {}

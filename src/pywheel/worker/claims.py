@@ -198,8 +198,14 @@ class Claims:
         if claims or self._later:
             self._later = list(_LATER)
 
-    def learn(self, claim: Claim, outcome: Claimed | StoreError, asked: float, wall: int) -> None:
-        """Take in the outcome of a claim, and feed its jobs to the pool. `asked`, `wall`: clocks before the claim."""
+    def learn(
+        self, claim: Claim, outcome: Claimed | StoreError, asked: float, wall: int, confirmed: float | None = None
+    ) -> None:
+        """Take in the outcome of a claim, and feed its jobs to the pool.
+
+        `asked`, `wall`: clocks before the claim. `confirmed`: when its topic was found not to be paused, after a slow
+        answer.
+        """
         topic = self._topics[claim.topic]
         if isinstance(outcome, StoreError):
             self.failed((claim,))
@@ -217,6 +223,9 @@ class Claims:
         if (ahead := self._clock.until(max([lease.job.due for lease in leases]))) > 0:
             for lease in leases:
                 lease.ahead = ahead
+        if confirmed is not None:
+            for lease in leases:
+                lease.confirm(confirmed)
         self._leases.add(leases, now)
         self._events.emit(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, now)

@@ -6,17 +6,17 @@ transaction. Handlers never wait for a commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from .._errors import StoreAway, StoreClosed, StoreError, StoreReplaced
 from ..clock import Clock
 from ..events import ClockStepped, Events, PoolStuck, StoreBack, StoreFailed
 from ..execution import admit
-from ..jobs.commands import Announce, Edit, Expire, Expired, SetNote
+from ..jobs.commands import Announce, Claimed, Edit, Expire, Expired, SetNote
 from ..jobs.handler import Handler
 from ..jobs.job import State
 from ..jobs.limits import OVERRIDES, LimitOverride, override_name
@@ -31,7 +31,7 @@ from .completer import SOON, Completer
 from .deaths import Deaths
 from .due_times import DueTimes
 from .executors.pool import Outside, Pool, Runner
-from .leases import Lease, Leases
+from .leases import LATE, Lease, Leases
 from .topic_state import Places, TopicState
 
 MAX_BYTES: Final = 64 << 20
@@ -254,12 +254,13 @@ class Dispatcher:
         if commands:
             try:
                 found = self._store.apply(commands)
+                answered = self._clock.time()
+                confirmed = self._confirmed(found[-len(claims) :]) if claims and answered - asked > LATE else {}
             except BaseException:
                 self._claims.failed(claims)
                 self._completer.failed()
                 raise
             outcomes = iter(found)
-            answered = self._clock.time()
             self._claims.batches.took(answered - asked, answered)
             self._completer.learn(outcomes)
             for lease in renewals:
@@ -271,12 +272,25 @@ class Dispatcher:
             for _ in uncertain:
                 next(outcomes)
             for claim in claims:
-                self._claims.learn(claim, next(outcomes), asked, now)
+                self._claims.learn(claim, next(outcomes), asked, now, confirmed.get(claim.topic))
             intact(found)
         if self._completer.settled:
             self._ends.work(now)
         if not self.draining:
             self._pruning.work(now, busy=self._claims.overdue, in_charge=self._membership.recovers)
+
+    def _confirmed(self, outcomes: Sequence[Any]) -> dict[str, float]:
+        """Return by topic that is not paused the time of this look, if claims whose answer was slow got jobs.
+
+        A pause that this look does not see comes after it, and finds this worker's sign of life, which comes before.
+        So jobs may start for as long after the look as after a claim.
+        """
+        asked = self._clock.time()
+        if any(isinstance(outcome, Claimed) and outcome.begun for outcome in outcomes):
+            with suppress(StoreError):  # then their time counts from the claim
+                if self._membership.confirm(self._claims.behind()):
+                    return {topic.name: asked for topic in self._store.ask(ListTopics()) if not topic.paused}
+        return {}
 
     def _expires_at(self) -> int | None:
         """Return when to end leases that are over, so that their jobs are due again; None if no lease is known."""

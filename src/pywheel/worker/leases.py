@@ -25,6 +25,8 @@ HOLD: Final = 1_000
 """ms that the store holds a claim at least: if the worker is stopped, its waiting jobs are late by that much."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
 _START_BEGUN: Final = 2.5  # the same for a claim that begins at once: `pause` waits 3 s for a worker that stands still
+LATE: Final = 1.0
+"""Seconds that the answer to a claim may take before the worker confirms that its jobs may still start."""
 _SLOW: Final = 1.0  # seconds of a slow step that count for HOLD
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: most are settled by then
 _STUCK: Final = 0.4  # seconds that a job waits in a pool before it is given back; half its lease if that is less
@@ -76,6 +78,11 @@ class Lease:
         else:
             self.until = self.claimed + hold_of(self.slow) / 1000
             self.start_by = self.claimed + _START + min(self.slow, _SLOW)
+
+    def confirm(self, asked: float) -> None:
+        """Let the job start as if it was claimed at `asked`: a pause from then on waits for this worker."""
+        if self.begun:
+            self.start_by = min(self.until, asked + _START_BEGUN)
 
     @property
     def ttr(self) -> int:
