@@ -106,6 +106,13 @@ def test_a_list_reads_bodies_of_a_bounded_size_at_once(queue, monkeypatch, words
     assert max(held) <= BYTES + LARGE
 
 
+def test_a_list_reads_the_bodies_of_jobs_in_its_due_range_only(queue, monkeypatch):
+    ids = queue.put_many([queue.job("t", bytes(10), delay=n) for n in range(20)])
+    held = bodies_read(queue, monkeypatch)
+    assert [job.id for job in queue.jobs.list("t", State.DELAYED, due_from=at(3), due_until=at(5))] == ids[3:6]
+    assert sum(held) == 30
+
+
 def test_a_list_goes_by_id_whatever_the_due_times_are(queue):
     ids = queue.put_many([queue.job("t", delay=20 - n) for n in range(20)])
     words = {"state": State.DELAYED, "due_from": at(3), "due_until": at(9)}

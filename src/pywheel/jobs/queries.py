@@ -144,11 +144,11 @@ class Page(NamedTuple):
 class GetPage(Query[Page]):
     """Up to `limit` jobs behind the cursor `after`, and the next cursor, None at the end.
 
-    In the order of ids; the delayed jobs of a due range, without a key, by (due, id). With `newest` backwards. Each
-    body has at most its first `preview` bytes, and `Page.sizes` has its full size. The cost depends on the jobs that
-    are looked at: about 1 000 jobs and 4 MB at most. So the page may have fewer than `limit` jobs, even none, while
-    there are more. Errors, and due ranges of jobs in other states, are checked job by job. Jobs whose lease is over may
-    be missing by due time, until `Expire`. BadJob: the cursor does not belong to such a list.
+    In the order of ids; the delayed jobs of a due range, without a key, by (due, id), unless `by_id` is set. With
+    `newest` backwards. Each body has at most its first `preview` bytes, and `Page.sizes` has its full size. The cost
+    depends on the jobs that are looked at: about 1 000 jobs and 4 MB at most. So the page may have fewer than `limit`
+    jobs, even none, while there are more. In the order of ids, errors and due ranges are checked job by job. Jobs whose
+    lease is over may be missing by due time, until `Expire`. BadJob: the cursor does not belong to such a list.
     """
 
     filter: Filter
@@ -156,6 +156,7 @@ class GetPage(Query[Page]):
     limit: int = 100
     preview: int | None = None
     newest: bool = False
+    by_id: bool = False
 
     def __post_init__(self) -> None:
         _only_plain(self.filter)

@@ -66,7 +66,7 @@ def asked(query: GetPage) -> Asked:
     """Return the wanted part of a list. BadJob if the cursor is from another list."""
     filter, limit = query.filter, min(query.limit, PAGE_MOST)
     ranged = filter.due_from is not None or filter.due_until is not None
-    by_due = ranged and filter.state is State.DELAYED and filter.key is None
+    by_due = ranged and filter.state is State.DELAYED and filter.key is None and not query.by_id
     first, last = Position(0, 0), Position(0, MOST)
     if by_due:
         first = Position(-MOST if filter.due_from is None else clamped(filter.due_from), 0)
@@ -99,9 +99,7 @@ def meant(store: Store, filter: Filter, jobs: Sequence[Job]) -> list[Job]:
 def by_id(filter: Filter, after: int, limit: int) -> GetPage:
     """Return the query for the first page behind an id of a list by id. Its jobs may match the filter: see `walk`."""
     plain = filter.plain
-    if plain.state is State.DELAYED:  # else the page would go by due time
-        plain = plain._replace(due_from=None, due_until=None)
-    return GetPage(plain, f"i{after}", limit if plain == filter else PAGE_MOST)
+    return GetPage(plain, f"i{after}", limit if plain == filter else PAGE_MOST, by_id=True)
 
 
 def walk(store: Store, filter: Filter, query: GetPage) -> Iterator[list[Job]]:

@@ -14,12 +14,12 @@ from .base import FAR, NOW, TERMS, StoreTests
 class PageTests(StoreTests):
     """Pages of lists."""
 
-    def pages(self, limit: int = 3, *, newest: bool = False, **filter: Any) -> list[Job]:
+    def pages(self, limit: int = 3, *, newest: bool = False, by_id: bool = False, **filter: Any) -> list[Job]:
         """Return the jobs of all pages, one after the other."""
         found: list[Job] = []
         after = ""
         for _ in range(1_000):
-            page = self.ask(GetPage(Filter(**filter), after, limit, newest=newest))
+            page = self.ask(GetPage(Filter(**filter), after, limit, newest=newest, by_id=by_id))
             assert len(page.jobs) <= limit
             assert [len(job.body) for job in page.jobs] == list(page.sizes)
             found += page.jobs
@@ -120,6 +120,15 @@ class PageTests(StoreTests):
                 )
                 ids = sorted(id for id, job in jobs.items() if filter._replace(state=None).fits(job))
                 self.both_ways(ids, topic=topic, due_from=first, due_until=last)
+
+    def test_pages_of_a_due_range_go_by_id_if_that_is_asked(self) -> None:
+        jobs = self.crowd()
+        for topic in (None, "t1"):
+            for first, last in ((None, NOW + 9), (NOW + 3, NOW + 9), (NOW + 9, None)):
+                filter = Filter(topic, State.DELAYED, None, first, last)
+                expected = [id for id in sorted(jobs) if filter.fits(jobs[id])]
+                for newest in (False, True):
+                    assert self.paged(4, by_id=True, newest=newest, **filter._asdict()) == expected[:: 1 - 2 * newest]
 
     def test_pages_pass_over_nothing_that_is_due_at_the_same_time(self) -> None:
         ids = self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(50))))
