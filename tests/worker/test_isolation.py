@@ -438,6 +438,34 @@ def test_a_program_that_a_child_cannot_import_fails_the_attempt_and_says_why(que
     assert error in job.last_error
 
 
+TRACED = """
+import os
+from pywheel import Fixed, JobQueue, Worker
+from pywheel.events import Tracer
+class Traces(Tracer):
+    def __call__(self, event): pass
+    def sending(self, jobs): raise NotImplementedError
+    def handling(self, job): raise NotImplementedError
+    def carried(self): return {}
+    def going_on(self, carried): raise KeyError("trace")
+queue = JobQueue(f"sqlite:///{os.environ['SHOP_FOLDER']}/jobs.db", listeners=[Traces()])
+@queue.handler("t", isolate=True, retry=Fixed("1ms", attempts=1))
+def handle(job):
+    pass
+if __name__ == "__main__":
+    queue.events.handling = lambda job: open(os.devnull)  # in the worker itself the tracer works
+    Worker(queue).run()
+"""
+
+
+def test_an_error_of_a_tracer_in_a_child_is_the_attempts_and_does_not_end_the_child(queue, start, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(TRACED)
+    start(str(program))
+    job = finished(queue, queue.put("t"))
+    assert (job.state, job.last_error) == (State.DEAD, "KeyError: 'trace'")
+
+
 def does_nothing(job):
     pass
 

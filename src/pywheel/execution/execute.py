@@ -60,7 +60,7 @@ class Execution:
         self._keep = keep
         self._admit = admit
 
-    def run(self, job: Job, finish: Finish, span: AbstractContextManager[object] | None = None) -> Ended:
+    def run(self, job: Job, finish: Finish, span: Callable[[], AbstractContextManager[object]] | None = None) -> Ended:
         """Run the function in this thread, within a span; by default the tracer's. `finish` awaits what it returns."""
         process, tracer = _process, self._events.tracer
         token = current_job.set(job)
@@ -71,7 +71,7 @@ class Execution:
             if span is None and tracer is None:
                 ended = self._call(job, finish, process)
             else:
-                with self._events.handling(job) if span is None else span:
+                with self._events.handling(job) if span is None else span():
                     ended = self._call(job, finish, process)
         except BaseException as raised:  # noqa: BLE001
             ended = Ended(raised)

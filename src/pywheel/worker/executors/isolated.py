@@ -22,6 +22,7 @@ import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from ...events import Events
@@ -73,7 +74,7 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
                 send(worker, json.dumps({"late": True}).encode())
                 continue
             tracer = None if events is None else events.tracer
-            span = None if tracer is None else tracer.going_on(carried)
+            span = None if tracer is None else partial(tracer.going_on, carried)
             ended = execution.run(job, finish, span)
             watch.until = None
             for stream in (sys.stdout, sys.stderr):
