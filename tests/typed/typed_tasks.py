@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
-from pywheel import AsyncJobQueue, Change, Job, JobQueue, Ladder, NotNow, RetryLater, Task, provided
+from pywheel import AsyncJobQueue, Change, Job, JobQueue, Ladder, NotNow, RetryLater, RetryPolicy, Task, provided
 from pywheel.jobs import AnyRetry, Duration
 from pywheel.tasks.task import AnyTask
 
@@ -65,8 +65,19 @@ async def slow_retry(job: Job, error: BaseException | None) -> str:
     return "30s"
 
 
+class Nightly(RetryPolicy):
+    """A policy of its own, as the reference describes it. Pyright lets nothing but a property replace a property."""
+
+    max_attempts = 30  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
+    delays = (86_400_000,)
+
+    def delay(self, attempt: int) -> int:
+        return self.delays[0]
+
+
 retry: AnyRetry = by_error
 retry = Ladder("5s")
+queue.handler("own", retry=Nightly())
 queue.handler("policy", retry=Ladder("5s", "1m"))
 queue.handler("function", retry=by_error)
 queue.handler("lambda", retry=lambda job, error: None if isinstance(error, KeyError) else 30 * job.attempt)

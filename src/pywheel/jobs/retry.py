@@ -26,7 +26,7 @@ class RetryPolicy:
     `jitter` is the random part of a delay: 0.1 makes it 90 to 110 % of the written one. BadOption if it is not from 0
     to 1.
 
-    A policy class of your own has `max_attempts`, `delay(attempt)`, in whole ms, and `delays`. `delays` apply after a
+    A subclass of your own has `max_attempts`, `delay(attempt)`, in whole ms, and `delays`. `delays` apply after a
     lost lease, when no process may be there to call `delay`. If `delay` raises, or returns something else, that is
     written into the job's error, and the delay is DEFAULT's.
     """
@@ -44,9 +44,9 @@ class RetryPolicy:
         """How often a job is tried in all."""
         return len(self.delays) + 1
 
-    def delay(self, attempt: int, draw: Callable[[], float] = random.random) -> int:
+    def delay(self, attempt: int) -> int:
         """Return the ms to wait after this failed attempt, counted from 1; beyond the last delay, the last one."""
-        return min(backoff(self.delays, attempt, self.jitter, 2 * draw() - 1), LONGEST)
+        return min(backoff(self.delays, attempt, self.jitter, 2 * random.random() - 1), LONGEST)
 
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
