@@ -1,5 +1,6 @@
 """The promises of one timer: the time and order of its call, and its handle."""
 
+import asyncio
 import gc
 from contextlib import suppress
 from datetime import timedelta
@@ -92,6 +93,18 @@ def test_repr_says_what_is_called_and_when(timers, clock):
     clock.advance(0)
     assert "running" in seen[0]
     assert repr(fired) == "<Timer, has run>"
+
+
+@pytest.mark.parametrize("name", ["Timers", "ThreadTimers", "AsyncTimers"])
+def test_the_repr_of_a_driver_says_how_many_timers_it_has(pywheel, clock, name):
+    loop = asyncio.new_event_loop()
+    timers = getattr(pywheel, name)(clock=clock, **({"loop": loop} if name == "AsyncTimers" else {}))
+    for delay in (1, 2):
+        timers.call_later(delay, nothing)
+    assert repr(timers) == f"<{name} of 2 timers>"
+    timers.stop()
+    assert repr(timers) == f"<{name} of 0 timers, stopped>"
+    loop.close()
 
 
 def test_only_a_driver_makes_timers(pywheel, timers):

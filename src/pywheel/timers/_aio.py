@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from .._seconds import first_ns
 from ..clock import Clock, ManualClock, MonotonicClock
 from ._alarm import Alarm
-from ._arguments import turn_limit
+from ._arguments import describe_driver, turn_limit
 from ._driver import Driver, Timer
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class AsyncTimers(Driver):
         RuntimeError: no loop is given, and none is running.
         ValueError: the clock is a ManualClock with autojump, which works with ``EventLoop(clock=clock)``.
     """
+
+    __repr__ = describe_driver
 
     def __init__(
         self,

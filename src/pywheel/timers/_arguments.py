@@ -105,6 +105,11 @@ def describe(timer: Any) -> str:
     return f"<Timer {name}, running or stopped>"
 
 
+def describe_driver(driver: Any) -> str:
+    """Return a text with a driver's number of timers."""
+    return f"<{type(driver).__name__} of {len(driver)} timers{', stopped' if driver.stopped else ''}>"
+
+
 def report(on_error: Callable[[Any, BaseException], Any] | None, timer: Any, error: BaseException) -> None:
     """Pass a callback's error to `on_error`, or log it. KeyboardInterrupt and SystemExit are raised again."""
     try:

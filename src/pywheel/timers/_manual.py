@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from .._forks import renew_after_fork
 from ..clock import Clock, ManualClock
 from ..core import _arguments
+from ._arguments import describe_driver
 from ._driver import Driver, Timer
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Timers(Driver):
 
     Leaving a ``with`` block stops it.
     """
+
+    __repr__ = describe_driver
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from weakref import WeakSet, ref
 from .._forks import renew_all
 from .._seconds import LONGEST, unsigned_ns
 from ..clock import Clock, ManualClock
-from ._arguments import logger, stopped
+from ._arguments import describe_driver, logger, stopped
 from ._driver import Driver, Timer
 from ._manual import next_stop
 
@@ -54,6 +54,8 @@ class ThreadTimers(Driver):
 
     Leaving a ``with`` block stops it.
     """
+
+    __repr__ = describe_driver
 
     def __init__(
         self,
