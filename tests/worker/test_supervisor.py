@@ -245,10 +245,10 @@ def descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def of_workers(processes, told, end="0"):
+def of_workers(processes, told, end="0", **options):
     """Return a supervisor of workers that tell it something, and end."""
-    supervisor = Supervisor("shop:queue", processes)
-    script = f"import os, sys, time; os.write(int(sys.argv[1]), {told!r}); {end}"
+    supervisor = Supervisor("shop:queue", processes, **options)
+    script = f"import os, signal, sys, time; os.write(int(sys.argv[1]), {told!r}); {end}"
     supervisor._command = [sys.executable, "-S", "-E", "-c", script]
     return supervisor
 
@@ -283,6 +283,20 @@ def test_a_worker_killed_by_a_signal_without_a_name_is_replaced_and_said_by_its_
             supervisor.stop()
 
     supervisor.run(look)
+
+
+def test_a_second_stop_ends_the_grace_of_a_worker_that_hangs(caplog):
+    deaf = f"[signal.signal(number, signal.SIG_IGN) for number in ({signal.SIGTERM:d}, {module.STOP_NOW:d})]"
+    up = json.dumps({"ready": True, "worked": True}).encode() + b"\n"
+    hangs = f"{deaf}; os.write(int(sys.argv[1]), {up!r}); time.sleep(3600)"
+    supervisor = of_workers(1, b"", hangs, stall="300ms", grace="1h")
+
+    def look():
+        if supervisor.about and supervisor._stops < 2:
+            supervisor.stop()
+
+    supervisor.run(look)
+    assert "stood still for 0.3 s: killed" in caplog.text
 
 
 def test_a_worker_that_was_up_for_less_than_a_turn_was_up(monkeypatch, caplog):

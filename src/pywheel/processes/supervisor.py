@@ -251,6 +251,11 @@ class Supervisor:
         self._wake()
 
     def _drain_all(self) -> None:
+        if self._stops > 1 and self._grace:
+            self._grace = 0.0
+            for worker in self.workers:
+                if worker.draining:
+                    worker.drains_since = time.monotonic()
         for worker in self.workers:
             if self._stops > 1 and worker.draining:
                 worker.tell(STOP_NOW)  # at each turn: a signal may be lost if another one is pending
