@@ -18,9 +18,10 @@ from pywheel.jobs import Counts, Outcome, State
 from pywheel.jobs.commands import ClaimPolicy, Expired, Reserve
 from pywheel.testing import FaultyStore
 from pywheel.worker.dispatcher import Dispatcher
+from pywheel.worker.executors import threads
 from pywheel.worker.executors.coroutines import OwnLoop
 from pywheel.worker.leases import Lease, Quarantine
-from tests.jobs.waiting import finished, state, until, working
+from tests.jobs.waiting import LIMIT, finished, state, until, working
 from tests.worker.held import Held
 
 
@@ -53,6 +54,17 @@ def test_coroutines_run_on_the_loop_that_the_worker_was_told_to_make(live_queue)
         assert finished(live_queue, live_queue.put("t")).state is State.DONE
     assert seen == made
     until(made[0].is_closed)
+
+
+def test_the_threads_of_a_worker_end_with_it(live_queue, monkeypatch):
+    monkeypatch.setattr(threads, "_IDLE", 3600.0)
+    used = set()
+    live_queue.handler("t")(lambda job: used.add(threading.current_thread()))
+    with working(live_queue):
+        finished(live_queue, live_queue.put("t"))
+    for thread in used:
+        thread.join(LIMIT)
+    assert not any(thread.is_alive() for thread in used)
 
 
 def test_functions_run_as_many_at_once_as_asked_and_no_more(live_queue):

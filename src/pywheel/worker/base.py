@@ -273,6 +273,7 @@ class BaseWorker:
     def _end(self) -> None:
         for topic in self.dispatcher.topics.values():
             topic.pool.stop()
+        self._threads.stop()
         self._deaths.close(_CLOSED)
         self._loop.close_all([topic.handler.function for topic in self.dispatcher.topics.values()], _CLOSED)
         self._loop.stop()

@@ -25,7 +25,7 @@ class Threads(Runner):
     def __init__(self, most: int) -> None:
         self._most = most
         self._mutex = threading.Lock()
-        self._tickets: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._tickets: SimpleQueue[Callable[[], None] | None] = SimpleQueue()  # None ends a thread
         self._threads = 0
         self._spare = 0  # idle threads less tickets that wait for one; below zero tickets wait
 
@@ -55,11 +55,18 @@ class Threads(Runner):
                     self._spare -= 1
                 return
 
+    def stop(self) -> None:
+        """Have each thread end once it is idle."""
+        for _ in range(self._threads):
+            self._tickets.put(None)
+
     def _work(self) -> None:
         while True:
             try:
                 ticket = self._tickets.get(timeout=_IDLE)
             except Empty:
+                ticket = None
+            if ticket is None:
                 with self._mutex:
                     if self._spare > 0:
                         self._spare -= 1
