@@ -487,6 +487,16 @@ def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_st
         finished(queue, id)
 
 
+def test_a_handler_whose_process_was_starting_begins_no_later_than_others(queue, monkeypatch):
+    """A pause waits for 3 s for a worker that stands still."""
+    left = []
+    monkeypatch.setattr(Isolated, "__call__", lambda self, job, _, begin_by: left.append(begin_by() - time.monotonic()))
+    queue.handler("t", isolate=True, ttr="10m")(does_nothing)
+    with working(queue):
+        finished(queue, queue.put("t"))
+    assert left[0] < 3
+
+
 def test_a_handler_does_not_begin_once_its_claim_is_over():
     """A worker may be stopped as it hands a job over, for longer than its claim lasts."""
     with JobQueue("memory:") as queue:

@@ -92,7 +92,7 @@ class IsolatedPool(ThreadPool):
 
     def _handle(self, lease: Lease) -> None:
         def begin_by() -> float:
-            return lease.until if (lease.started or 0.0) > self._paused_at else -inf
+            return lease.start_by if (lease.started or 0.0) > self._paused_at else -inf
 
         def call(job: Job) -> bytes | None:
             tracer = self._events.tracer
