@@ -73,12 +73,14 @@ def test_a_job_that_was_due_before_a_walk_began_and_comes_during_it_has_it_begin
 
 
 class Line:
-    """A dumb store under a limit of one job of each group, and a worker whose jobs all take some looks."""
+    """A dumb store under a limit of `most` jobs of each group, and a worker whose jobs all take some looks."""
 
-    def __init__(self, concurrency, takes):
+    def __init__(self, concurrency, takes, most=1):
         self.scan = LimitScan()
+        self._most = most
         self.now = 0.0
         self.waiting, self.started = [], []  # (-priority, due, id, group)
+        self.passed = []  # jobs that came first in their group, each with one that began before it
         self._concurrency, self._takes = concurrency, takes
         self._running = []  # (look at which it ends, group)
         self._looks, self._ids = 0, count(1)
@@ -116,17 +118,23 @@ class Line:
         jobs = []
         for one in found:
             rank, due, id, group = one
-            if len(jobs) < claim.begin and not (group and busy[group]):
+            if len(jobs) < claim.begin and not (group and busy[group] >= self._most):
                 busy[group] += 1
                 jobs.append(Due(due, id, "t", -rank))
                 self.waiting.remove(one)
                 self.started.append(one)
+                self.passed += [(other, one) for other in self.waiting if self._passes(one, other)]
                 self._running.append((self._looks + self._takes(), group))
                 continue
             left.append(Due(due, id, "t", -rank))
             if len(jobs) < claim.begin:
                 full.append((id, group))
         return Claimed(jobs, len(jobs), left, False, full=tuple(full), next=WALL if more else None)
+
+    def _passes(self, one, other):
+        """Whether a job passes another one of its group. An urgent one that was just put may not have been seen."""
+        first = other < one and other[2] < one[2] and other[3] == one[3] is not None
+        return first and (other[0] == one[0] or self._wall > other[1] + 100)
 
 
 def _behind(one, claim):
@@ -153,6 +161,21 @@ def test_a_job_that_nothing_limits_starts_after_a_few_looks_whatever_the_backlog
             line.put(f"g{draw.randrange(groups)}")
         assert urgent in line.started
         assert len(line.waiting) > 500, "the backlog was gone: this showed nothing"
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize(("groups", "concurrency"), [(1, 4), (4, 8), (4, 32), (20, 8), (20, 32), (100, 16)])
+def test_jobs_of_a_group_start_in_order_where_places_of_many_groups_come_free_at_once(groups, concurrency, most):
+    draw = random.Random(groups)
+    line = Line(concurrency, takes=lambda: draw.randint(1, 4), most=most)
+    for _ in range(1_500):
+        line.put(f"g{min(draw.randrange(groups), draw.randrange(groups))}", draw.choice((0, 0, 0, 5)))
+    for _ in range(400):
+        line.step()
+        if draw.random() < 0.3:
+            line.put(f"g{draw.randrange(groups)}", draw.choice((0, 0, 0, 5, 9)))
+    assert line.passed == []
+    assert len(line.started) > 90
 
 
 def test_a_new_job_that_a_peek_finds_is_asked_for_beside_the_first_of_each_group_with_a_place():
