@@ -58,7 +58,6 @@ def load(file: Path) -> list[Configured]:
 
     Raises:
         ConfigError: the file cannot be read, or is invalid. The message says where, and how to mend it.
-        ExtraMissing: a package is not installed.
     """
     found: list[Configured] = []
     taken: dict[str, str] = {}

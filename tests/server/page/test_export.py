@@ -8,6 +8,7 @@ import pytest
 from pywheel.jobs.queries import GetPage
 from pywheel.server import app
 from pywheel.server.page import jobs
+from tests.jobs.waiting import until
 from tests.server.client import Exchange, scope
 
 from .site import dead
@@ -107,4 +108,6 @@ def test_more_exports_than_the_limit_are_refused(queue, guarded):
     with guarded.client("viewer") as client:
         assert client.get("/jobs/export").status_code == 503
         guarded.context.exports.leave("")
-        assert [len(lines(client)) for _ in range(2)] == [1, 1]
+        for _ in range(2):
+            until(lambda: guarded.context.exports._all < 16)  # a place is free a moment after the last line
+            assert len(lines(client)) == 1
