@@ -1,12 +1,14 @@
 """Puts inside a transaction of the caller's own, on the store's file: a job exists exactly if that commits."""
 
+import asyncio
 import sqlite3
 import threading
 from contextlib import closing
 
+import aiosqlite
 import pytest
 
-from pywheel import BadJob, JobQueue, State, StoreBusy, StoreError
+from pywheel import AsyncJobQueue, BadJob, JobQueue, State, StoreBusy, StoreError, StoreFull
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores.sqlite.connection import translated
 from tests.stores.files import locked
@@ -109,3 +111,45 @@ def test_a_transaction_that_has_read_what_others_changed_since_is_to_begin_anew(
     queue.put("order", key="k")
     with pytest.raises(StoreBusy, match="BEGIN IMMEDIATE"):
         queue.put("order", connection=connection)
+
+
+def fill(connection):
+    [pages] = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")  # stands for a full disk
+
+
+def interrupted_soon(connection):
+    connection.set_progress_handler(lambda: 1, 2_000)
+
+
+def put_until_it_fails(queue, connection, jobs):
+    for _ in range(100):
+        queue.put_many([queue.job("order", bytes(3_000)) for _ in range(jobs)], connection=connection)
+
+
+@pytest.mark.parametrize(("fail", "jobs", "kind"), [(fill, 1, StoreFull), (interrupted_soon, 300, StoreError)])
+def test_the_error_of_a_put_says_that_sqlite_has_rolled_back_the_whole_transaction(queue, connection, fail, jobs, kind):
+    connection.execute("CREATE TABLE orders(number)")
+    connection.execute("INSERT INTO orders VALUES (1)")
+    fail(connection)
+    with pytest.raises(StoreError, match="SQLite has rolled back the whole transaction") as caught:
+        put_until_it_fails(queue, connection, jobs)
+    assert type(caught.value) is kind
+    assert not connection.in_transaction
+    assert queue.store.ask(CountJobs()) == {}
+
+
+def test_the_error_of_a_put_by_aiosqlite_says_that_sqlite_has_rolled_back_the_whole_transaction(queue, path):
+    async def main():
+        async with AsyncJobQueue(queue.store.url) as same, aiosqlite.connect(path) as theirs:
+            await theirs.execute("CREATE TABLE orders(number)")
+            await theirs.commit()
+            await theirs.execute("INSERT INTO orders VALUES (1)")
+            async with theirs.execute("PRAGMA page_count") as cursor:
+                [pages] = await cursor.fetchone()
+            await theirs.execute(f"PRAGMA max_page_count = {pages}")
+            with pytest.raises(StoreFull, match="SQLite has rolled back the whole transaction"):
+                [await same.put("order", bytes(3_000), connection=theirs) for _ in range(100)]
+            assert not theirs.in_transaction
+
+    asyncio.run(main())

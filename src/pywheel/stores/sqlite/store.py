@@ -34,6 +34,7 @@ from .side_files import side_errors
 
 _R = TypeVar("_R")
 _STALE: Final = "connection=: others have written since this transaction began to read: begin anew, by BEGIN IMMEDIATE"
+_ROLLED_BACK: Final = "; SQLite has rolled back the whole transaction on connection="
 
 
 class SqliteStore(SqliteEngine):
@@ -110,7 +111,7 @@ class SqliteStore(SqliteEngine):
 
     def _apply_within(self, connection: sqlite3.Connection, commands: Sequence[c.Command[Any]]) -> list[Any]:
         tx = self._apart()
-        with _in_savepoint(connection):
+        with _in_savepoint(connection, self.path):
             carrier = Carrier(connection, tx.now)
             outcomes: list[Any] = drive(carrier.send, apply(tx, commands))
             drive(carrier.send, SQLITE.count(tx))
@@ -279,6 +280,7 @@ class _Awaited:
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
+        self.connection = cursor.connection
 
     def execute(self, text: str, values: Any = ()) -> Self:
         wait(self._cursor.execute(text, values))
@@ -296,16 +298,23 @@ class _Awaited:
 
 
 @contextmanager
-def _in_savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Undo the changes made within, if it raises, and leave the transaction open."""
-    connection.execute("SAVEPOINT pywheel")
+def _in_savepoint(cursor: Any, path: str) -> Iterator[None]:
+    """Undo the changes made within, if it raises, and leave the transaction open.
+
+    Where SQLite itself has rolled back the whole transaction, as at a full disk or an interrupt, the error says so.
+    """
+    cursor.execute("SAVEPOINT pywheel")
     try:
         yield
-    except BaseException:
-        connection.execute("ROLLBACK TO pywheel")
+    except BaseException as error:
+        if cursor.connection.in_transaction:
+            cursor.execute("ROLLBACK TO pywheel")
+            cursor.execute("RELEASE pywheel")
+        elif isinstance(error, sqlite3.Error):
+            said = ours(error, path)
+            raise type(said)(f"{said}{_ROLLED_BACK}") from error
         raise
-    finally:
-        connection.execute("RELEASE pywheel")
+    cursor.execute("RELEASE pywheel")
 
 
 def _separate(error: BaseException) -> bool:
