@@ -11,6 +11,8 @@ from pywheel import BadJob, JobExists, JobQueue, StoreBusy
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
+from pywheel.stores.mysql.connection import LockWait
+from pywheel.stores.sql.statement import Select
 from pywheel.stores.sql.transaction import Taken
 from pywheel.testing import ManualClock
 from tests.stores.emptied import emptied
@@ -188,6 +190,20 @@ def test_a_deadlock_says_that_the_transaction_is_gone(queue, connect):
         queue.put("order", key="b", replace=True, connection=mine)
     thread.join()
     other.commit()
+
+
+@on_mysql
+def test_a_wait_for_a_lock_that_rolled_back_the_whole_transaction_says_so(queue, connection, monkeypatch):
+    """As by `innodb_rollback_on_timeout`, with which a server must start."""
+
+    def waited(session, tx, command, new):
+        session.send([Select("SELECT 1")])
+        connection.rollback()
+        raise LockWait("Lock wait timeout exceeded")
+
+    monkeypatch.setattr(queue.store, "_step_within", waited)
+    with pytest.raises(StoreBusy, match=r"has ended this transaction.*begin anew"):
+        queue.put("order", connection=connection)
 
 
 @on_mysql

@@ -31,12 +31,13 @@ _CHANGED: Final = (
     "connection=: the server has ended this transaction, as others changed the same since its snapshot: begin anew, "
     "best in READ COMMITTED"
 )
+_GONE: Final = "connection=: the server has ended this transaction, as by innodb_rollback_on_timeout: begin anew"
 _LOCKED: Final = "{lock j}"
 _LOCKS: Final = re.compile(r"(?: FOR UPDATE.*| LOCK IN SHARE MODE)?$")
 _LIMITED: Final = re.compile(r" LIMIT [0-9]+ *$")
-_ENDED: Final = {1213: _OVER, 1020: _CHANGED}
+_ENDED: Final = {1213: _OVER, 1020: _CHANGED, 1305: _GONE}
 """Messages by the server's error number when it has rolled back a whole transaction; 1020 comes from
-`innodb_snapshot_isolation`."""
+`innodb_snapshot_isolation`, 1305 says that the savepoint is gone."""
 # Waits for the transaction if it is under way. If it has not happened, it never will; the second row records that.
 _BAR: Final = f"INSERT INTO request (client, number, at) VALUES (:client, :number, {NOW}), (:client, -:number, {NOW})"
 _BARRED: Final = "SELECT 1 FROM request WHERE client = :client AND number = -:number"
