@@ -89,6 +89,17 @@ def test_timers_on_the_clock_and_jobs_take_turns(tester, queue):
     assert seen == [("timer", 10), ("job", 12), ("job", 15), ("timer", 20)]
 
 
+def test_a_schedule_comes_at_each_tick_after_the_clock_was_ahead_for_a_while(tester, queue):
+    ran = []
+    queue.every("1m", name="s")(lambda: ran.append(seconds(tester)))
+    tester.clock.step(3_600)
+    tester.advance("5m")
+    tester.clock.step(-3_600)
+    ran.clear()
+    tester.advance("50m")
+    assert len(ran) == 50
+
+
 def test_a_paused_topic_waits_and_neither_it_nor_what_nobody_handles_stops_anybody(tester, queue):
     queue.handler("a")(lambda job: None)
     queue.handler("b")(lambda job: None)

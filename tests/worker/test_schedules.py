@@ -104,6 +104,24 @@ def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_misse
     assert ticks == ["12:01:00", "12:02:00"]
 
 
+def test_ticks_come_again_within_a_minute_after_a_worker_whose_clock_was_ahead(queue, clock, ticks):
+    def replanned():
+        return 0 < ScheduleNotes(queue.store).planned().seen <= clock.wall()
+
+    clock.step(50 * 60)
+    with working(queue):
+        until(replanned)
+    clock.step(-50 * 60)
+    ticks.clear()
+    with working(queue):
+        clock.advance(20)
+        until(replanned)
+        planned(queue, clock)
+        clock.advance(40)
+        until(lambda: ticks)
+    assert ticks == ["12:01:00"]
+
+
 def test_a_planner_job_that_could_not_be_put_back_is_put_with_the_next_try(queue, clock):
     cancelled, failed = [], []
 

@@ -310,7 +310,10 @@ class ScheduleNotes:
         if job is None or not job.state.live:
             if not self.none():
                 self._begin()
-        elif job.due > self._store.clock.wall() + LONGEST:  # put under a clock that was wrong then
+            return
+        now = self._store.clock.wall()
+        # A clock that was ahead then put the job late. A planner that comes soon anyway costs no second look.
+        if job.due > now + LONGEST or (job.due > now + BLOCK and self.planned().seen > now + BLOCK):
             self._store.apply([Edit(PLAN, delay=0)])
 
     def _begin(self) -> None:

@@ -21,7 +21,7 @@ from ..jobs.limits import Limits
 from ..jobs.managed import ManagedHandler, close_all
 from ..jobs.queries import GetNextDues, GetNextLease
 from ..jobs.results import result_of
-from ..stores.schedule_notes import TOPIC
+from ..stores.schedule_notes import TOPIC, ScheduleNotes
 from ..worker.schedules import declare, with_planner
 
 _WORKER = "run_due"
@@ -130,6 +130,7 @@ class DueRunner:
         handled = 0
         self._policy.clear()  # limits may have been set meanwhile
         declare(self._queue)
+        ScheduleNotes(self._queue.store).begin()  # the clock may have been stepped back
         around = self._queue.middleware.around
         left = {topic: around(handler) for topic, handler in self._queue.handlers.items()}
         left.setdefault(TOPIC, self._planner)
