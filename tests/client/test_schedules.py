@@ -10,10 +10,11 @@ import pytest
 from pywheel import BadBody, BadJob, BadOption, Fixed, JobQueue, Keyring, ManualClock, NoSuchSchedule, State, StoreError
 from pywheel.execution.ticks import admit, waking
 from pywheel.jobs import cron
-from pywheel.jobs.commands import Ack, ClaimPolicy, Nack, Put, Release, Reserve, SetNote
+from pywheel.jobs.commands import Ack, ClaimPolicy, Edit, Nack, Put, Release, Reserve, SetNote
 from pywheel.jobs.handler import NotNow, Skipped
 from pywheel.jobs.queries import GetNote, GetPage, ListNotes
 from pywheel.jobs.schedule import Schedule, written
+from pywheel.stores import open
 from pywheel.stores.schedule_notes import _LOCK, PLAN, Changes, ScheduleNotes, as_said
 from pywheel.testing import FaultyStore, run_due
 from pywheel.worker.schedules import Planner
@@ -45,6 +46,10 @@ def times(ran):
 
 def by(clock):
     return written(clock.wall())[11:19]
+
+
+def no_work(job):
+    pass
 
 
 # ---- what is declared -----------------------------------------------------------------------------------------------
@@ -116,6 +121,25 @@ def test_what_the_code_says_takes_effect_when_a_worker_starts_and_what_it_says_n
     assert [one.schedule.name for one in queue.schedules.list()] == ["s"]
     run_due(program())
     assert queue.schedules.list() == []
+
+
+def test_all_schedules_that_the_code_says_no_more_are_removed_in_one_change(clock):
+    changes = []
+
+    def fault(when, commands):
+        if when == "before" and any(isinstance(command, Edit) for command in commands):  # it wakes the planner
+            changes.append(commands)
+
+    with JobQueue(FaultyStore(open("memory:", clock=clock), fault)) as queue:
+        for number in range(30):
+            queue.every("1d", name=f"s{number}")(no_work)
+        run_due(queue)
+        with_none = JobQueue(queue.store)
+        with_none.handler("other")(no_work)
+        changes.clear()
+        run_due(with_none)
+        assert queue.schedules.list() == []
+    assert len(changes) == 1
 
 
 # ---- what is made by calls ------------------------------------------------------------------------------------------

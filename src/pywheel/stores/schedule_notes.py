@@ -395,9 +395,9 @@ class Declared:
             return
         notes = ScheduleNotes(store)
         notes.change_many({name: as_said(schedule, store) for name, schedule in self._schedules.items()})
-        for name, note in list(notes.raw()):
-            if name not in self._schedules and _declared_by(name, note) in modules:
-                notes.change(name, removed)
+        others = ((name, note) for name, note in notes.raw() if name not in self._schedules)
+        if gone := [name for name, note in others if _declared_by(name, note) in modules]:
+            notes.change_many(dict.fromkeys(gone, removed))
         self._told = store
 
 
