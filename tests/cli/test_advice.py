@@ -166,6 +166,12 @@ def test_a_program_that_does_not_work_shows_its_own_lines(refused, command):
     assert said == "pywheel: the program does not say where its store is: KeyError: 'SHOP'"
 
 
+@pytest.mark.parametrize("command", ["work", "serve"])
+def test_a_program_that_ends_itself_during_its_import_is_told(refused, command):
+    said = refused(command, "import sys\nsys.exit(0)\n", 2)
+    assert said == "pywheel: shop cannot be imported: the program ended itself: sys.exit(0)"
+
+
 def test_a_package_that_is_missing_has_its_own_name_and_that_of_its_extra():
     with pytest.raises(ExtraMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\[x\]'$"):
         needed("nothing_like_it.inside", "x")

@@ -173,9 +173,12 @@ def _shown(what: str) -> Iterator[None]:
         yield
     except PywheelError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}"
+        if isinstance(error, SystemExit):
+            said = f"the program ended itself: sys.exit({error.code!r})"
         traceback.print_exception(error.with_traceback(_theirs(error.__traceback__)))
-        raise BadOption(f"{what}: {type(error).__name__}: {error}") from error
+        raise BadOption(f"{what}: {said}") from error
 
 
 def _theirs(frames: TracebackType | None) -> TracebackType | None:
