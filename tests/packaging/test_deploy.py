@@ -56,6 +56,16 @@ def test_the_image_has_every_extra_but_those_of_programs():
     assert [set(extras.split(",")) for extras in said] == [wanted] * 2  # built, and installed
 
 
+def test_an_init_is_the_first_process_of_each_container():
+    """pywheel reaps no orphans of others, as the first process must."""
+    words = yaml.safe_load(re.search(r"^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE)[1])
+    assert words == ["tini", "--", "pywheel"]
+    final = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert re.search(r"apt-get install .*\btini\b", final)
+    assert not any("command" in container for container in CONTAINERS.values())  # it would replace the entry point
+    assert not any("entrypoint" in service for service in OURS.values())
+
+
 # ---- what they say to the product -----------------------------------------------------------------------------------
 
 
