@@ -225,7 +225,8 @@ class JobQueue(_Queue, Applies):
         `retry` as well. If `retry` is a function, `nack` calls it with the job and an error with the given text, or
         None; lost leases then follow the default policy.
 
-        A job whose body cannot be read here, because a key is missing, is skipped and stays as it was.
+        A job whose body cannot be read here, because a key is missing, is skipped and stays as it was. If a call is
+        interrupted, as by Ctrl-C, jobs that it has claimed by then may stay claimed until their leases end.
 
         Raises:
             BadJob: an argument makes no sense.

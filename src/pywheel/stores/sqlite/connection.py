@@ -66,7 +66,7 @@ def refuse_unusable(path: str) -> None:
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise NotAStore(f"{path} is a device or a pipe: give the path of a file")
         if stat.S_ISREG(mode) and not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            raise StoreReadOnly(f"{path} cannot be written: mend the permissions of the file")
+            raise StoreReadOnly(_UNWRITABLE.format(path=path))
 
 
 def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
@@ -189,7 +189,8 @@ def ours(error: Exception, path: str) -> StoreError | BadJob:
 
 
 _DAMAGED: Final = "{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`"
-_UNWRITABLE: Final = "{path} cannot be written: mend the permissions of the file and its folder"
+_MEND: Final = "mend the permissions of the file and its folder, or mount its disk for writing"
+_UNWRITABLE: Final = f"{{path}} cannot be written: {_MEND}"
 _LOCKED: Final = (
     f"{{path}} was locked for {BUSY_SECONDS:g} s by another transaction, of this program or another one: end it, or "
     "try again; a put inside it takes connection="
@@ -225,4 +226,6 @@ def _cannot_open(path: str) -> StoreError:
             return NotAStore(f"{path} cannot be opened: there is no folder {folder}: create it")
     except OSError as error:
         return said_by_system(error, path)
-    return StoreReadOnly(f"{path} cannot be opened: mend the permissions of the file and its folder")
+    return StoreReadOnly(
+        f"{path} cannot be opened: mend the permissions of the file and its folder, or mount its disk for writing"
+    )
