@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from pywheel import BadJob, JobExists, JobQueue, StoreBusy
+from pywheel import BadJob, JobExists, JobQueue, StoreAway, StoreBusy
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
@@ -140,6 +140,20 @@ def test_a_put_that_others_were_sooner_than_each_time_says_so(queue, connection,
 
     monkeypatch.setattr(queue.store, "_step_within", taken)
     with pytest.raises(StoreBusy, match="other puts kept taking the same keys: try again"):
+        queue.put("order", connection=connection)
+
+
+def test_a_connection_that_is_lost_says_what_the_server_said(queue, connection, monkeypatch):
+    def away(text):
+        raise StoreAway("the connection is lost")
+
+    def lost(session, tx, command, new):
+        session.send([Select("SELECT 1")])
+        monkeypatch.setattr(session, "_execute", away)
+        raise StoreAway("terminating connection due to administrator command")
+
+    monkeypatch.setattr(queue.store, "_step_within", lost)
+    with pytest.raises(StoreAway, match="administrator command"):
         queue.put("order", connection=connection)
 
 

@@ -219,8 +219,9 @@ class SessionWithin(ABC):
         """Go back to the savepoint, if it is still there."""
         if self._begun:
             self._begun = False
-            self._execute("ROLLBACK TO SAVEPOINT pywheel")
-            self._execute("RELEASE SAVEPOINT pywheel")
+            with suppress(StoreAway):  # the connection is lost, with the transaction: the first error says why
+                self._execute("ROLLBACK TO SAVEPOINT pywheel")
+                self._execute("RELEASE SAVEPOINT pywheel")
 
 
 def _all_have_keys(insert: Insert) -> bool:
