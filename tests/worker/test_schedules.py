@@ -9,10 +9,10 @@ import pytest
 from pywheel import Fixed, JobQueue, ManualClock, NotNow, State, StoreError
 from pywheel.events import JobSkipped
 from pywheel.execution import admit
-from pywheel.jobs.commands import ClaimPolicy, Put, Release, Reserve
+from pywheel.jobs.commands import ClaimPolicy, Put, Release, Reserve, SetNote
 from pywheel.jobs.queries import GetJob
 from pywheel.jobs.schedule import BY_HAND, NAME, OVERLAP, TICK, VERSION
-from pywheel.stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
+from pywheel.stores.schedule_notes import PLAN, TOPIC, Planned, ScheduleNotes
 from pywheel.testing import FaultyStore, run_due
 from pywheel.worker import Worker
 from pywheel.worker.leases import Lease
@@ -120,6 +120,14 @@ def test_ticks_come_again_within_a_minute_after_a_worker_whose_clock_was_ahead(q
         clock.advance(40)
         until(lambda: ticks)
     assert ticks == ["12:01:00"]
+
+
+@pytest.mark.parametrize(
+    "garbled", [b"{", b"7", b'"abcd"', b'["x", 0, "", 0]', b'{"a": 1}', b"[1, 2]", b"[1, 1e999, 2, 3]"]
+)
+def test_progress_that_cannot_be_read_is_none(queue, garbled):
+    queue.store.apply([SetNote("schedules:planned", garbled)])
+    assert ScheduleNotes(queue.store).planned() == Planned()
 
 
 def test_a_planner_job_that_could_not_be_put_back_is_put_with_the_next_try(queue, clock):

@@ -173,8 +173,9 @@ class ScheduleNotes:
         """Return the planner's progress."""
         note = self._store.ask(GetNote(_PLANNED))
         try:
-            return Planned(*json.loads(note)) if note else Planned()
-        except (ValueError, TypeError):  # all is planned anew: each tick happens once all the same
+            until, seen, token, last = json.loads(note or b"")
+            return Planned(until if until is None else int(until), int(seen), str(token), int(last))
+        except (ValueError, TypeError, OverflowError):  # all is planned anew: each tick happens once all the same
             return Planned()
 
     # ---- changing ---------------------------------------------------------------------------------------------------
