@@ -167,8 +167,8 @@ class Server(ABC):
         return self._process.pid if self._process else None
 
     def environment(self):
-        """Return the environment of its program."""
-        return environment()
+        """Return the environment of its program, which may not be able to write where this process does."""
+        return {**environment(), "TMPDIR": str(self.folder)}
 
     @property
     def running(self):
@@ -329,7 +329,13 @@ class Server(ABC):
         for command, given in commands:
             filled = [part.format(data=self.data, program=self.path) for part in command]
             made = subprocess.run(
-                filled, input=given, cwd=self.folder, env=environment(), capture_output=True, text=True, **nobody()
+                filled,
+                input=given,
+                cwd=self.folder,
+                env=Server.environment(self),
+                capture_output=True,
+                text=True,
+                **nobody(),
             )
             if made.returncode:
                 raise RuntimeError(f"{shlex.join(filled)}:\n{made.stdout}{made.stderr}")
