@@ -163,6 +163,21 @@ def test_a_job_that_nothing_limits_starts_after_a_few_looks_whatever_the_backlog
         assert len(line.waiting) > 500, "the backlog was gone: this showed nothing"
 
 
+@pytest.mark.parametrize("concurrency", [2, 3])
+@pytest.mark.parametrize("takes", [2, 4])
+def test_urgent_jobs_that_find_no_free_handler_are_not_forgotten(concurrency, takes):
+    draw = random.Random(0)
+    line = Line(concurrency, takes=lambda: draw.randint(1, takes))
+    for n in range(1_500):
+        line.put(f"g{draw.randrange(4) if n >= 40 else 0}")
+    for _ in range(60):
+        line.step()
+    urgent = {line.put(f"g{1 + n % 3}", priority=9) for n in range(20)}
+    for _ in range(60):
+        line.step()
+    assert urgent.issubset(line.started)
+
+
 @pytest.mark.parametrize("most", [1, 2, 3])
 @pytest.mark.parametrize(("groups", "concurrency"), [(1, 4), (4, 8), (4, 32), (20, 8), (20, 32), (100, 16)])
 def test_jobs_of_a_group_start_in_order_where_places_of_many_groups_come_free_at_once(groups, concurrency, most):

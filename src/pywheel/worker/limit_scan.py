@@ -96,7 +96,7 @@ class LimitScan:
 
         `begin`: how many jobs may begin. A peek begins none.
         """
-        if (self._freed or self._after) and not self._found and now >= self._peek_at:
+        if (self._freed or self._after) and (not self._found or self._from is None) and now >= self._peek_at:
             self._peek_at = now
             return (), (None, max(self._since if self._after else self._seen, self._peeked), -1), _PAGE, 0
         if not self._freed and not self._walking and self._held and now >= self._poll_at:
@@ -168,7 +168,7 @@ class LimitScan:
             if not full:
                 self._poll_at = now + _POLL
         if claim.ids or self._from is not None:
-            self._learn_of_found(self._found if claim.ids else looked, outcome, full)
+            self._learn_of_found(self._found if claim.ids else looked, outcome, full, walls[1])
             return bool(self._freed) or self._walking
         for one in looked:
             if one[2] in full:
@@ -224,12 +224,14 @@ class LimitScan:
         least, times = _PEEK
         self._peek_at = now + max(least, times * (now - self._peek_at))
 
-    def _learn_of_found(self, found: list[_Order], outcome: Claimed, full: dict[int, str]) -> None:
+    def _learn_of_found(self, found: list[_Order], outcome: Claimed, full: dict[int, str], wall: int) -> None:
         """Take in what a claim did with the jobs that it, or the peek before it, has found."""
         start, self._from, self._found = self._from, None, []
-        left = {due.id for due in outcome.left}.difference(full)  # no handler is free, or a rate holds them back
+        # No handler is free, or a rate holds them back.
+        left = {due.id for due in outcome.left if due.due <= wall + _LATER}.difference(full)
         if start is None:
-            self._peeked = min([self._peeked, *(due for _, due, id in found if id in left)])  # for a later peek
+            self._found = [one for one in found if one[2] in left]
+            self._peeked = min([self._peeked, *(due for _, due, _ in self._found)])  # the next peek finds them as well
         else:
             found, none = list(takewhile(lambda one: one[2] not in left, found)), not found
             if found and self._after is not None and self._after >= start:
