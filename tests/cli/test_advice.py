@@ -175,3 +175,12 @@ def test_a_program_that_ends_itself_during_its_import_is_told(refused, command):
 def test_a_package_that_is_missing_has_its_own_name_and_that_of_its_extra():
     with pytest.raises(ExtraMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\[x\]'$"):
         needed("nothing_like_it.inside", "x")
+
+
+def test_a_package_that_misses_another_one_says_which(tmp_path, monkeypatch):
+    (tmp_path / "needs_another.py").write_text("import nothing_like_it\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ExtraMissing, match=r"^needs_another cannot be imported \(No module named 'nothing_like_it'\): "
+    ):
+        needed("needs_another", "x")

@@ -122,7 +122,8 @@ def needed(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        why = "is not installed" if isinstance(error, ModuleNotFoundError) else f"cannot be imported ({error})"
+        missing = isinstance(error, ModuleNotFoundError) and error.name in (package, module)
+        why = "is not installed" if missing else f"cannot be imported ({error})"
         raise ExtraMissing(f"{package} {why}: pip install 'pywheel-timer[{extra}]'") from error
 
 

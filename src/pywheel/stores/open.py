@@ -44,7 +44,7 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
     In a path ``%``, ``#`` and ``?`` are written ``%25``, ``%23`` and ``%3F``; a store's `url` has them so, and no
     password. A missing store is created, unless `create` is False; a store of an older version is upgraded. NotAStore
     for other addresses, and for files and databases that hold something else; StoreError for stores that cannot be
-    used.
+    used; ExtraMissing if a server's driver is not installed.
     """
     if not isinstance(url, str):
         raise BadAddress(f"the address of a store is a str such as 'sqlite:///jobs.db', not {type(url).__name__}")
@@ -73,7 +73,7 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
 def migration(url: str) -> str | None:
     """Return the statements that make the tables of a server's store, or bring them up to date; "" if none are needed.
 
-    None for stores of other kinds, which need no such step. NotAStore, StoreError.
+    None for stores of other kinds, which need no such step. NotAStore, StoreError, ExtraMissing.
     """
     scheme = url.partition(":")[0].lower()
     opener = _opener_on_server(scheme) if scheme in _SERVERS else None
