@@ -49,6 +49,8 @@ class Membership:
         self._notifier = notifier
         self._topics = frozenset(topics)
         self.look_at = 0.0
+        self.alive = 0.0
+        """When this worker last sent a sign of life, or was known to have sent one a moment before."""
         self._members: tuple[Member, ...] = ()
         self.waiters: dict[str, list[str]] = {}
         """By topic, the clients that wait for the ends of its jobs."""
@@ -60,6 +62,7 @@ class Membership:
     def look(self, now: float, behind: int, spare: Spare = tuple) -> bool:
         """Send a sign of life, and read those of the others; return whether workers or topics have changed."""
         self._first = self._notifier.beat(behind, spare)
+        self.alive = now
         members = self._notifier.members()
         self._members = tuple(workers(members))
         self.waiters = waiters(members) if len(members) > len(self._members) else {}
@@ -76,9 +79,9 @@ class Membership:
         self._there = there
         return True
 
-    def confirm(self, behind: int) -> bool:
+    def confirm(self, behind: int, spare: Spare) -> bool:
         """Send a sign of life; return whether the store knows this worker, so that a pause waits for it."""
-        self._notifier.beat(behind)
+        self._first = self._notifier.beat(behind, spare)
         return any(member.worker == self._notifier.worker for member in self._notifier.members())
 
     def again(self) -> None:

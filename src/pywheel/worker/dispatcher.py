@@ -73,7 +73,10 @@ class Dispatcher:
         self._events = events
         self._completer = Completer(store, notifier, events, dead)
         self._leases = self._completer.leases
-        outside = Outside(self._completer.done, notifier.wake, self._clock, events, partial(admit, store))
+        self._membership = membership = Membership(notifier, handlers)
+        outside = Outside(
+            self._completer.done, notifier.wake, self._clock, events, partial(admit, store), lambda: membership.alive
+        )
         self._concurrency = concurrency
         places = None if concurrency is None else Places(concurrency)
         self.topics = {
@@ -85,7 +88,6 @@ class Dispatcher:
         self._claims = Claims(
             store, notifier.worker, self.topics, self._due_times, self._completer, events, max_bytes, places
         )
-        self._membership = Membership(notifier, handlers)
         self._next_lease: int | None = None  # when the next lease of any worker may be over
         self._pruning = Pruning(store, notifier.worker, kept or {})
         self._ends = EndsKept(store, notifier.worker, self.topics)
@@ -288,7 +290,7 @@ class Dispatcher:
         asked = self._clock.time()
         if any(isinstance(outcome, Claimed) and outcome.begun for outcome in outcomes):
             with suppress(StoreError):  # then their time counts from the claim
-                if self._membership.confirm(self._claims.behind()):
+                if self._membership.confirm(self._claims.behind(), self._spare):
                     return {topic.name: asked for topic in self._store.ask(ListTopics()) if not topic.paused}
         return {}
 

@@ -74,7 +74,7 @@ class Lease:
         if self.begun:
             handler = self.topic.handler  # whose ttr gives the margin of a claim
             self.until = self.claimed + ((self.job.ttr or handler.ttr) + lease_margin(handler.ttr, self.slow)) / 1000
-            self.start_by = min(self.until, self.claimed + _START_BEGUN)
+            self.start_by = self.latest(self.claimed)
         else:
             self.until = self.claimed + hold_of(self.slow) / 1000
             self.start_by = self.claimed + _START + min(self.slow, _SLOW)
@@ -82,7 +82,11 @@ class Lease:
     def confirm(self, asked: float) -> None:
         """Let the job start as if it was claimed at `asked`: a pause from then on waits for this worker."""
         if self.begun:
-            self.start_by = min(self.until, asked + _START_BEGUN)
+            self.start_by = self.latest(asked)
+
+    def latest(self, asked: float) -> float:
+        """Return until when the job may start if a pause from `asked` on waits for this worker."""
+        return min(self.until, asked + _START_BEGUN)
 
     @property
     def ttr(self) -> int:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Final, NamedTuple
 
 from ...clock import Clock
@@ -60,6 +61,8 @@ class Outside(NamedTuple):
     events: Events
     admit: Callable[[Job], None] = lambda _: None
     """Called before a job that may be skipped runs: its error counts as the handler's."""
+    alive: Callable[[], float] = lambda: inf
+    """Returns when the worker last sent a sign of life."""
 
 
 class Pool(ABC):
@@ -74,7 +77,7 @@ class Pool(ABC):
     def __init__(self, handler: Handler, outside: Outside, runner: Runner) -> None:
         self.handler = handler
         self.runner = runner
-        self.done, self._wake, self._clock, self._events, admit = outside
+        self.done, self._wake, self._clock, self._events, admit, self._alive = outside
         keep = result_of if handler.results else None
         self._execution = Execution(handler.function, outside.events, keep=keep, admit=admit)
         self._queue: deque[Lease] = deque()

@@ -92,7 +92,9 @@ class IsolatedPool(ThreadPool):
 
     def _handle(self, lease: Lease) -> None:
         def begin_by() -> float:
-            return lease.start_by if (lease.started or 0.0) > self._paused_at else -inf
+            if (lease.started or 0.0) <= self._paused_at:
+                return -inf
+            return lease.latest(self._alive())
 
         def call(job: Job) -> bytes | None:
             tracer = self._events.tracer
