@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from pywheel.jobs import NewJob, State
+from pywheel.jobs import NewJob, State, limits
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListJobs
 from pywheel.stores import Filter, open
@@ -121,6 +121,18 @@ def test_history_beyond_the_claims_is_kept_and_claims_go_on_behind_it(store, job
 def test_history_of_no_job_is_dropped(store, jobs, damage):
     damage("INSERT INTO {p}attempt (job, claim, attempt, ended, outcome) VALUES (999999, 1, 1, 0, 2)")
     assert mended(store) == ids((faults.HISTORY, [999999]))
+
+
+def test_a_priority_that_its_topic_has_forgotten_is_known_to_it_again(store, damage):
+    [[low, other, high, plain]] = store.apply(
+        [ops.Put(tuple(NewJob("t", b"", NOW, priority=p) for p in (-9, 5, 9, 0)))]
+    )
+    [[twin]] = store.apply([ops.Put((NewJob("t", b"", NOW, priority=9),))])
+    damage("UPDATE {p}topic SET lanes = lanes - %s", limits.lane(9) + limits.lane(-9))
+    assert found(store) == ids((faults.LANES, [low, high, twin]))
+    assert mended(store) == ids((faults.LANES, [low, high, twin]))
+    [claimed] = store.apply([ops.Reserve("t", 9, ops.ClaimPolicy(9, 9), "w")])
+    assert [job.id for job in claimed] == [high, twin, other, plain, low]
 
 
 @on_servers

@@ -48,6 +48,7 @@ NOWHERE: Final = Fault(
 TWICE: Final = Fault("jobs in more than one place", "kept where they got furthest: finished, or else running")
 NO_JOB: Final = Fault("places of jobs that are not there", "dropped")
 TOPICS: Final = Fault("jobs of a topic that is not there", "")
+LANES: Final = Fault("jobs with a priority that their topic does not know", "found again by claims")
 LEASES: Final = Fault("leases without their claim", "made void: the job is due again when the lease is over")
 CLAIMS: Final = Fault("jobs with more history than claims", "claimed behind it, with the attempts they had")
 KEYS: Final = Fault("keys that no live job has", "dropped")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from ...jobs.job import PRIORITIES
 from .. import verify as faults
 from ..verify import Fault, Finding
 from .rows import ATTEMPTED, STAYS, listed
@@ -37,6 +38,13 @@ _VOID: Final = (
 )
 _LAST: Final = "(SELECT max(a.claim) FROM attempt a WHERE a.job = {table}.id)"
 _MOST: Final = "(SELECT a.job, max(a.claim) AS claim FROM attempt a GROUP BY a.job)"
+_LANE: Final = f"(1 << (j.priority + {PRIORITIES}))"
+"""The bit of a job's priority, as `limits.lane` has it."""
+# A sum of different bits that are all missing sets them: SQLite has no aggregate for OR.
+_KNOW: Final = (
+    f"UPDATE topic SET lanes = lanes + (SELECT sum(DISTINCT {_LANE}) FROM job j WHERE j.topic = topic.id "
+    "AND j.id {in ids}) WHERE id IN (SELECT j.topic FROM job j WHERE j.id {in ids})"
+)
 CHECKS: Final = (
     Check(
         faults.NOWHERE,
@@ -77,6 +85,12 @@ CHECKS: Final = (
         faults.TOPICS,
         "SELECT id FROM job WHERE NOT EXISTS (SELECT 1 FROM topic t WHERE t.id = job.topic) "
         "UNION ALL SELECT id FROM finished WHERE NOT EXISTS (SELECT 1 FROM topic t WHERE t.id = finished.topic)",
+    ),
+    Check(
+        faults.LANES,
+        f"SELECT j.id FROM job j JOIN topic t ON t.id = j.topic WHERE j.priority <> 0 "
+        f"AND j.priority BETWEEN {-PRIORITIES} AND {PRIORITIES} AND t.lanes & {_LANE} = 0",
+        (_KNOW,),
     ),
 )
 """The checks, in the order in which their faults are mended."""
