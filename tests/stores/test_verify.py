@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 
+from pywheel import StoreCorrupt
 from pywheel.jobs import NewJob, State, limits
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListJobs
@@ -176,6 +177,30 @@ def test_sqlite_counts_are_made_anew_with_what_is_put_behind_them(store, jobs, d
     store.apply([ops.Put((NewJob("u", b"", NOW),))])
     assert store.ask(CountJobs())["u"].delayed == 2
     assert store.ask(CountJobs())["t"].delayed == 3
+
+
+@in_sqlite
+def test_sqlite_counts_that_are_no_numbers_are_made_anew(store, jobs, damage):
+    damage("UPDATE counts SET live = 'x', dead = '5 or so'")
+    assert store.ask(CountJobs())["t"].dead == 5
+    assert found(store) == ids((faults.COUNTS, ["t"]))
+    assert mended(store) == ids((faults.COUNTS, ["t"]))
+    assert store.ask(CountJobs())["t"] == (3, 1, 1, 1, 1)
+
+
+@in_sqlite
+def test_sqlite_the_lost_row_of_the_highest_id_is_told_by_puts_and_written_anew(store, jobs, damage, monkeypatch):
+    monkeypatch.setattr(dialect, "TAIL", 1_024)
+    [[last]] = store.apply([ops.Put((NewJob("t", b"", NOW),))])  # not in the counts yet
+    damage("DELETE FROM counted")
+    store._forget()  # as a process does that begins
+    with pytest.raises(StoreCorrupt, match="run pywheel verify --repair"):
+        store.apply([ops.Put((NewJob("t", b"", NOW),))])
+    expected = ids((faults.ROWS, ["counted"]), (faults.COUNTS, ["t"]))
+    assert found(store) == expected
+    assert mended(store) == expected
+    assert store.apply([ops.Put((NewJob("t", b"", NOW),))]) == [[last + 1]]
+    assert store.verify() == []
 
 
 @in_sqlite

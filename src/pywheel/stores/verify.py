@@ -58,5 +58,6 @@ KEYLESS: Final = Fault(
 COUNTS: Final = Fault("topics whose jobs are counted wrongly", "counted anew")
 HISTORY: Final = Fault("jobs that are not there, with history", "their history dropped")
 INDEXES: Final = Fault("places in an index that are wrong", "the index made anew from the jobs")
+ROWS: Final = Fault("tables without the row that they must have", "given it anew, made from the jobs that are there")
 IDS: Final = Fault("jobs with ids that have not been given out", "counted as given out")
 NOTES: Final = Fault("notes whose places in an index are wrong", "the index made anew from the notes")

@@ -15,6 +15,7 @@ from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any, ClassVar, Final
 
+from ..._errors import StoreCorrupt
 from ..sql.dialect import Dialect, lists_of
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, Rows, Select, Steps, WriteJobs
@@ -105,7 +106,7 @@ class SqliteDialect(Dialect):
     def tallies(self) -> Sequence[Select]:
         """Return the queries for the counts, and for the tail."""
         tail = f"SELECT topic, jobs, 0, 0, 0 FROM ({_COUNT_TAIL})"
-        return (Select("SELECT topic, live, done, cancelled, dead FROM counts"), Select(tail, {"first": NEVER}))
+        return (Select(f"SELECT topic, {_COUNTS} FROM counts"), Select(tail, {"first": NEVER}))
 
     def before_forgetting(self, tx: Transaction, highest: int) -> Steps[None]:
         """Add the tail to the counts, as the jobs may be in it, and record that ids up to here were given."""
@@ -155,12 +156,18 @@ def ends_tail(new: Sequence[Sequence[Any]]) -> bool:
     return bool(new) and new[-1][0] // TAIL > (new[0][0] - 1) // TAIL
 
 
-_HIGHEST: Final = (
-    "max(coalesce((SELECT max(id) FROM job), 0), coalesce((SELECT max(id) FROM finished), 0), "
-    "(SELECT forgotten FROM counted))"
+_OF_JOBS: Final = "coalesce((SELECT max(id) FROM job), 0), coalesce((SELECT max(id) FROM finished), 0)"
+_HIGHEST: Final = f"max({_OF_JOBS}, (SELECT forgotten FROM counted))"
+"""The highest id that was given; NULL if `counted` has lost its row."""
+NOTE_HIGHEST: Final = (
+    f"INSERT INTO counted SELECT h.id, h.id FROM (SELECT max({_OF_JOBS}) AS id) h "
+    "WHERE NOT EXISTS (SELECT 1 FROM counted)"
 )
+"""The statement that writes the row of `counted` if there is none."""
 _GUESSED: Final = f"iif(? = {_HIGHEST}, ?, 'wrong')"
 """An id, if the highest one is the value bound before it; else a value of a type that no id has (MISMATCH)."""
+_COUNTS: Final = ", ".join(f"CAST({one} AS INTEGER)" for one in ("live", "done", "cancelled", "dead"))
+"""The counts as SQLite adds to them: a text that hands have written there counts as the number that it begins with."""
 _COUNT_TAIL: Final = (
     "SELECT topic, count(*) AS jobs FROM (SELECT topic FROM job WHERE id > (SELECT job FROM counted) AND id < :first "
     "UNION ALL SELECT topic FROM finished WHERE id > (SELECT job FROM counted) AND id < :first) GROUP BY topic"
@@ -216,7 +223,10 @@ class Ids:
         if self.highest is None:
             [[[self.highest]]] = yield (Select(f"SELECT {_HIGHEST}"),)
         ids = self.take(count)
-        assert ids is not None
+        if ids is None:
+            raise StoreCorrupt(
+                "the highest id is unknown, as the table `counted` is empty: run pywheel verify --repair"
+            )
         return ids
 
 

@@ -16,7 +16,7 @@ from ..sql.statement import drive
 from ..sql.transaction import Names, Transaction
 from ..verify import Finding, verified
 from .connection import schema_of, translated
-from .dialect import SQLITE, Carrier
+from .dialect import NOTE_HIGHEST, SQLITE, Carrier
 from .side_files import side_errors
 
 _INCREMENTAL: Final = 2
@@ -105,6 +105,8 @@ def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
     """Return the faults of the file and its tables. In a transaction."""
     said = [row[0] for row in connection.execute("PRAGMA integrity_check").fetchall()]
     found = [] if said == ["ok"] else faults.INDEXES.found(said)
+    if not connection.execute("SELECT 1 FROM counted").fetchall():
+        found += faults.ROWS.found(["counted"])
     return found + drive(Carrier(connection, now).send, tables.find(Names("topic"), SQLITE.tallies()))
 
 
@@ -118,6 +120,7 @@ def mended(connection: sqlite3.Connection, tx: Transaction) -> list[Finding]:
 
 def _mend(connection: sqlite3.Connection, tx: Transaction) -> None:
     connection.execute("REINDEX")
+    connection.execute(NOTE_HIGHEST)  # before the counts are compared, which are then of all jobs
     carrier = Carrier(connection, tx.now)
     tx.tally.rows = drive(carrier.send, tables.mend(SQLITE.tallies()))
     drive(carrier.send, SQLITE.count(tx))
