@@ -10,6 +10,7 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.stores import verify as faults
+from pywheel.stores.sql import verify as tables
 from pywheel.stores.sqlite import dialect
 from pywheel.testing import ManualClock
 from tests.stores.damaged import NOW, Jobs, beside, found, ids, mended
@@ -134,6 +135,47 @@ def test_a_priority_that_its_topic_has_forgotten_is_known_to_it_again(store, dam
     assert mended(store) == ids((faults.LANES, [low, high, twin]))
     [claimed] = store.apply([ops.Reserve("t", 9, ops.ClaimPolicy(9, 9), "w")])
     assert [job.id for job in claimed] == [high, twin, other, plain, low]
+
+
+@pytest.mark.parametrize("garbled", ["{x", "[]"])
+def test_jobs_with_garbled_headers_are_told_and_left(store, jobs, damage, garbled):
+    [[sound]] = store.apply([ops.Put((NewJob("t", b"", NOW, headers={"a": "b"}),))])
+    damage("UPDATE {p}job SET headers = '%s' WHERE id IN (%s, %s)", garbled, jobs.plain, jobs.running)
+    damage("UPDATE {p}finished SET headers = '%s' WHERE id = %s", garbled, jobs.done)
+    expected = ids((faults.HEADERS, [jobs.plain, jobs.running, jobs.done]))
+    assert found(store) == expected
+    assert [finding.repaired for finding in store.verify(repair=True)] == [False]
+    assert found(store) == expected
+    assert store.ask(GetJob(sound)).headers == {"a": "b"}
+
+
+def test_headers_are_read_page_by_page(store, damage, monkeypatch):
+    monkeypatch.setattr(tables, "_PAGE", 2)
+    [put] = store.apply([ops.Put(tuple(NewJob("t", b"", NOW, headers={"a": "b"}) for _ in range(6)))])
+    damage("UPDATE {p}job SET headers = '{x' WHERE id IN (%s, %s, %s)", put[1], put[2], put[5])
+    assert found(store) == ids((faults.HEADERS, [put[1], put[2], put[5]]))
+
+
+def test_a_job_with_garbled_headers_keeps_its_topic_from_claims_until_it_is_cancelled(store, damage):
+    [[garbled, sound]] = store.apply([ops.Put((NewJob("t", b"", NOW), NewJob("t", b"", NOW)))])
+    damage("UPDATE {p}job SET headers = '{x' WHERE id = %s", garbled)
+    assert store.apply([ops.Cancel(garbled)]) == [ops.Change.MADE]
+    [claimed] = store.apply([ops.Reserve("t", 9, ops.ClaimPolicy(9, 9), "w")])
+    assert [job.id for job in claimed] == [sound]
+
+
+@in_sqlite
+def test_sqlite_headers_that_are_no_text_are_told(store, jobs, damage):
+    damage("UPDATE job SET headers = CAST(x'7bff' AS TEXT) WHERE id = %s", jobs.plain)
+    damage("UPDATE job SET headers = x'7bff' WHERE id = %s", jobs.keyed)
+    assert found(store) == ids((faults.HEADERS, [jobs.plain, jobs.keyed]))
+
+
+@in_sqlite
+def test_sqlite_a_due_time_that_is_no_number_is_told_and_left(store, jobs, damage):
+    damage("UPDATE job SET next = 'soon' WHERE id = %s", jobs.plain)
+    assert found(store) == ids((faults.TIMES, [jobs.plain]))
+    assert [finding.repaired for finding in store.verify(repair=True)] == [False]
 
 
 @on_servers

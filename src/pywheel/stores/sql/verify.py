@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ class Check(NamedTuple):
     mends: tuple[str, ...] = ()
 
 
+_PAGE: Final = 1_000  # jobs with headers that are read at once
 _STAYS: Final = listed(STAYS)
 _HANDED_ON: Final = (
     "CASE WHEN EXISTS (SELECT 1 FROM job h WHERE h.topic = f.topic AND h.key = f.key AND h.passed = 0) "
@@ -100,12 +102,16 @@ _COUNTED: Final = (
 )
 
 
-def find(topics: Names, tallies: Sequence[Select], more: Sequence[Check] = ()) -> Steps[list[Finding]]:
-    """Return the faults, all of one moment."""
+def find(
+    topics: Names, tallies: Sequence[Select], more: Sequence[Check] = (), headers: str = "headers"
+) -> Steps[list[Finding]]:
+    """Return the faults, all of one moment. `headers` is the expression by which the headers of a job are read."""
     found: list[Finding] = []
     for check in (*CHECKS, *more):
         ids = yield from _ids(check)
         found += check.fault.found(ids)
+    ids = yield from _unreadable(headers)
+    found += faults.HEADERS.found(ids)
     wrong = yield from _miscounted(tallies)
     if wrong:
         names = yield from topics.named(wrong)
@@ -125,6 +131,26 @@ def mend(tallies: Sequence[Select], more: Sequence[Check] = ()) -> Steps[dict[in
 def _ids(check: Check) -> Steps[list[int]]:
     [rows] = yield (Rows("id", check.find),)
     return sorted({id for [id] in rows})
+
+
+def _unreadable(headers: str) -> Steps[list[int]]:
+    """Return the ids of the jobs whose headers are no JSON object. Not every database can tell."""
+    ids: list[int] = []
+    for table in ("job", "finished"):
+        text = f"SELECT id, {headers} FROM {table} WHERE id > :after AND headers <> '' ORDER BY id LIMIT {_PAGE}"
+        after: int | None = 0
+        while after is not None:
+            [rows] = yield (Select(text, {"after": after}),)
+            ids += [id for id, value in rows if not _is_object(value)]
+            after = rows[-1][0] if rows else None
+    return sorted(ids)
+
+
+def _is_object(value: str | bytes) -> bool:
+    try:
+        return isinstance(json.loads(value), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _miscounted(tallies: Sequence[Select]) -> Steps[dict[int, list[int]]]:

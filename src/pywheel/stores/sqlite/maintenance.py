@@ -22,6 +22,7 @@ from .side_files import side_errors
 _INCREMENTAL: Final = 2
 _COPIED: Final = 256  # pages in one step
 _REST: Final = 0.001  # seconds between steps, for others
+_TIMES: Final = tables.Check(faults.TIMES, "SELECT id FROM job WHERE typeof(next) <> 'integer'")
 
 
 def about(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
@@ -107,7 +108,8 @@ def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
     found = [] if said == ["ok"] else faults.INDEXES.found(said)
     if not connection.execute("SELECT 1 FROM counted").fetchall():
         found += faults.ROWS.found(["counted"])
-    return found + drive(Carrier(connection, now).send, tables.find(Names("topic"), SQLITE.tallies()))
+    look = tables.find(Names("topic"), SQLITE.tallies(), (_TIMES,), "CAST(headers AS BLOB)")  # maybe not UTF-8
+    return found + drive(Carrier(connection, now).send, look)
 
 
 def mended(connection: sqlite3.Connection, tx: Transaction) -> list[Finding]:
