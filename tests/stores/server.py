@@ -167,7 +167,7 @@ class Server(ABC):
         return self._process.pid if self._process else None
 
     def environment(self):
-        """Return the environment of its program, which may not be able to write where this process does."""
+        """Return the environment of its program. A MariaDB that starts deletes the temporary tables in its TMPDIR."""
         return {**environment(), "TMPDIR": str(self.folder)}
 
     @property

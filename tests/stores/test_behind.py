@@ -100,11 +100,11 @@ def test_a_put_that_is_sent_again_is_not_taken_for_another_job_that_has_its_id(s
         assert after.verify() == []
 
 
-def rename(server, url, topic):
-    """Give the only topic of a store another name, and take its priorities."""
+def rename(server, url, topic, lanes="lanes"):
+    """Give the only topic of a store another name, and maybe other priorities."""
     schema = "" if url.startswith("mysql") else f"{parse_qs(urlsplit(url).query)['schema'][0]}."
     with connect(server, url) as connection, connection.cursor() as cursor:
-        cursor.execute(f"UPDATE {schema}pywheel_topic SET name = %s, lanes = 0", (topic,))
+        cursor.execute(f"UPDATE {schema}pywheel_topic SET name = %s, lanes = {lanes}", (topic,))
 
 
 def know_many(store):
@@ -154,7 +154,7 @@ def test_no_put_in_a_callers_transaction_goes_into_a_topic_that_got_the_number_o
 
 def test_a_priority_that_a_topic_has_no_longer_after_the_server_was_set_back_is_noted_again(set_back, sql_server):
     queue, after = set_back
-    rename(sql_server, after.store.address.url, "mine")
+    rename(sql_server, after.store.address.url, "mine", lanes="0")
     id = queue.put("mine", priority=3)
     assert id in [job.id for job in after.reserve("mine", 20)]
 
